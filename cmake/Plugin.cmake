@@ -1,0 +1,98 @@
+# Leaves: built-in parts of one kind, listed in a plain generated table.
+#
+# mc_plugin_kind(kind OWNER <module> NAMESPACE ns ENTRY_TYPE Type HEADER "a/b.h")
+#   build/<preset>/generated/<kind>_builtin.cpp then defines, in `ns`,
+#     std::span<const Type> builtin_<kind>s();
+#   (declared in HEADER) and links to the OWNER module, which may call it.
+# mc_plugin(kind name [REQUIRES <targets> ...] [SOURCES ...] [TESTS ...] [DEPENDS ...] [LIBS ...]
+#           [TEST_LIBS ...])
+#   One leaf: module <kind>_<name>, which defines in `ns`
+#     const Type& <name>_<kind>_entry();
+#   Without SOURCES: all .cpp files of its folder if that is called <name>, else <name>.cpp
+#   (with <name>_test.cpp as its test). It depends on OWNER by itself. A missing REQUIRES target
+#   is an error, or a line in the summary under the minimal preset.
+function(mc_plugin_kind kind)
+  cmake_parse_arguments(PARSE_ARGV 1 A "" "OWNER;NAMESPACE;ENTRY_TYPE;HEADER" "")
+  set_property(GLOBAL APPEND PROPERTY MC_PLUGIN_KINDS ${kind})
+  foreach(_key OWNER NAMESPACE ENTRY_TYPE HEADER)
+    set_property(GLOBAL PROPERTY MC_PLUGIN_${kind}_${_key} "${A_${_key}}")
+  endforeach()
+endfunction()
+
+function(mc_plugin kind name)
+  cmake_parse_arguments(PARSE_ARGV 2 A "" "TEST_TIMEOUT"
+    "REQUIRES;SOURCES;TESTS;DEPENDS;LIBS;TEST_LIBS;TEST_LABELS;SCHEMAS")
+  get_property(_kinds GLOBAL PROPERTY MC_PLUGIN_KINDS)
+  if(NOT kind IN_LIST _kinds)
+    message(FATAL_ERROR "mc_plugin: unknown kind `${kind}`, known are: ${_kinds}")
+  endif()
+  foreach(_dep IN LISTS A_REQUIRES)
+    if(NOT TARGET ${_dep})
+      if(NOT MOONCAKE_MINIMAL)
+        message(FATAL_ERROR "${kind} ${name} needs ${_dep}, which was not found; "
+          "run tools/setup, or leave such parts out with the `minimal` preset")
+      endif()
+      set_property(GLOBAL APPEND PROPERTY MC_SUMMARY "left out: ${kind} ${name} (no ${_dep})")
+      return()
+    endif()
+  endforeach()
+  if(NOT A_SOURCES)
+    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME _folder)
+    set(_pattern ${name}.cpp ${name}_test.cpp)
+    if(_folder STREQUAL name)
+      set(_pattern *.cpp)
+    endif()
+    file(GLOB A_SOURCES RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${_pattern})
+    if(NOT A_TESTS)
+      set(A_TESTS ${A_SOURCES})
+      list(FILTER A_TESTS INCLUDE REGEX "_test\\.cpp$")
+    endif()
+    list(FILTER A_SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  endif()
+  get_property(_owner GLOBAL PROPERTY MC_PLUGIN_${kind}_OWNER)
+  mc_module(${kind}_${name} SOURCES ${A_SOURCES} TESTS ${A_TESTS} DEPENDS ${_owner} ${A_DEPENDS}
+    LIBS ${A_LIBS} ${A_REQUIRES} SCHEMAS ${A_SCHEMAS} TEST_LIBS ${A_TEST_LIBS}
+    TEST_LABELS ${A_TEST_LABELS} TEST_TIMEOUT ${A_TEST_TIMEOUT})
+  set_property(GLOBAL APPEND PROPERTY MC_PLUGIN_${kind}_LEAVES ${name})
+endfunction()
+
+# Writes the tables. Owner, table and leaves call each other; static libraries may.
+function(mc_plugin_tables_)
+  get_property(_kinds GLOBAL PROPERTY MC_PLUGIN_KINDS)
+  foreach(kind IN LISTS _kinds)
+    foreach(_key OWNER NAMESPACE ENTRY_TYPE HEADER LEAVES)
+      get_property(_${_key} GLOBAL PROPERTY MC_PLUGIN_${kind}_${_key})
+    endforeach()
+    file(GLOB _header CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${_HEADER})
+    if(NOT TARGET mc_${_OWNER} OR NOT _header)
+      continue()
+    endif()
+    list(SORT _LEAVES)
+    set(MC_DECLARATIONS "")
+    set(MC_ROWS "")
+    set(_targets "")
+    foreach(_leaf IN LISTS _LEAVES)
+      string(APPEND MC_DECLARATIONS "const ${_ENTRY_TYPE}& ${_leaf}_${kind}_entry();\n")
+      string(APPEND MC_ROWS "      ${_leaf}_${kind}_entry(),\n")
+      list(APPEND _targets mc_${kind}_${_leaf})
+    endforeach()
+    if(_LEAVES)
+      set(MC_BODY "  static const ${_ENTRY_TYPE} table[] = {\n${MC_ROWS}  };\n  return table;")
+    else()
+      set(MC_BODY "  return {};")
+    endif()
+    set(MC_KIND ${kind})
+    set(MC_NAMESPACE ${_NAMESPACE})
+    set(MC_ENTRY_TYPE ${_ENTRY_TYPE})
+    set(MC_HEADER ${_HEADER})
+    set(_table ${MC_GENERATED_DIR}/${kind}_builtin.cpp)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/builtin.cpp.in ${_table} @ONLY)
+    add_library(mc_${kind}_builtin STATIC ${_table})
+    add_dependencies(mc_${kind}_builtin mc_generated)
+    target_link_libraries(mc_${kind}_builtin PUBLIC mc_${_OWNER} ${_targets})
+    target_link_libraries(mc_${_OWNER} PUBLIC mc_${kind}_builtin)
+    set_property(GLOBAL APPEND PROPERTY MC_MODULES ${kind}_builtin)
+    list(JOIN _LEAVES " " _leaves)
+    set_property(GLOBAL APPEND PROPERTY MC_SUMMARY "${kind}s: ${_leaves}")
+  endforeach()
+endfunction()
