@@ -1,0 +1,97 @@
+// Store: a cluster's spare memory as one pool of immutable objects. Blocking API of one client.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mooncake/result.h"
+#include "mooncake/transfer.h"
+
+namespace mooncake {
+
+struct ReplicateConfig {
+  std::uint32_t replica_num = 1;  // in distinct segments; fewer when there is no room, at least one
+};
+
+struct StoreOptions {
+  // "host" or "host:port" of this client's segment; the full name is local_name().
+  std::string local_name = "127.0.0.1";
+  std::string metadata_server = "P2PHANDSHAKE";
+  // "host:port", or "embedded": a Master in this process, for one process alone, with no ports.
+  std::string master_server_address = "127.0.0.1:50051";
+  std::uint64_t global_segment_size = 16u << 20;  // bytes given to the pool; 0 = none
+  std::string cluster_secret;
+  std::chrono::milliseconds timeout{5000};        // deadline of a call that names none
+  // Shares this engine (and its memory registrations) instead of making one. Must outlive the store.
+  TransferEngine* engine = nullptr;
+};
+
+using ConstBytes = std::span<const std::byte>;
+using MutableBytes = std::span<std::byte>;
+
+// One object of a batch put: the concatenation of `parts`.
+struct PutItem {
+  std::string_view key;
+  std::span<const ConstBytes> parts;
+};
+// One object of a batch get, scattered over `parts`, which must have room for all of it.
+struct GetItem {
+  std::string_view key;
+  std::span<const MutableBytes> parts;
+};
+
+// Codes are those of the Store surface: 0 or a negative number; get_into gives bytes >= 0.
+// Safe to call from many threads. When a call returns, no byte of its buffers is touched any more.
+// A failure is a miss within the deadline.
+class Store {
+ public:
+  // Mounts the segment. Returns when its first 64 MiB are ready; the rest follows in the background.
+  static Result<std::unique_ptr<Store>> create(const StoreOptions& options);
+  ~Store();  // close()
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  const std::string& local_name() const;
+
+  // An existing key is left as it is, which is success. An empty value or key is kInvalidArgument.
+  Result<void> put(std::string_view key, ConstBytes value, const ReplicateConfig& config = {});
+  std::vector<std::int32_t> put_batch(std::span<const PutItem> items,
+                                      const ReplicateConfig& config = {});
+
+  // kObjectNotFound on a miss.
+  Result<std::vector<std::byte>> get(std::string_view key);
+  std::vector<std::int64_t> get_into_batch(std::span<const GetItem> items);
+
+  // 1, 0 or a negative code for each key; 0 when the Master is out of reach. Takes a lease.
+  std::vector<std::int32_t> exist_batch(std::span<const std::string_view> keys);
+  // Bytes of an object; kObjectNotFound on a miss.
+  Result<std::uint64_t> size(std::string_view key);
+
+  // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is being written.
+  std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys, bool force = false);
+
+  // 0 healthy, 1 closed, 2 Master out of reach.
+  int health() const;
+
+  // Prometheus text of this client.
+  std::string metrics() const;
+
+  // Unmounts and stops within two seconds, whatever the Master does. Idempotent.
+  void close();
+
+  TransferEngine& engine();
+
+ private:
+  struct State;
+  explicit Store(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mooncake

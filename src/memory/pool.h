@@ -1,0 +1,91 @@
+// Pool: memory that this product owns, as a sealed memfd, made ready in the background.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "mooncake/result.h"
+
+namespace mooncake::memory {
+
+// Bytes that this process may bind in pools, receive buffers and quarantine. Thread-safe.
+class Budget {
+ public:
+  explicit Budget(std::uint64_t limit) : limit_(limit) {}
+  // kOutOfMemory names what was asked, what is used and the limit.
+  Result<void> take(std::uint64_t bytes, std::string_view what);
+  void give_back(std::uint64_t bytes);
+  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t limit() const { return limit_; }
+
+ private:
+  const std::uint64_t limit_;
+  std::atomic<std::uint64_t> used_{0};
+};
+
+enum class PageBacking : std::uint8_t { kReservedHuge, kCollapsedHuge, kSmall };
+
+// A fixed range of shared memory. Not movable: peers and registrations know its address.
+// Sealed against shrinking and growing from birth; MADV_DONTFORK.
+class Pool {
+ public:
+  struct Options {
+    std::uint64_t size = 0;          // rounded up to 2 MiB, unless below that: then to 4 KiB
+    std::string name = "mooncake";   // shows in /proc
+    Budget* budget = nullptr;        // none = unlimited
+    bool reserved_huge_pages = false;
+  };
+  static Result<std::unique_ptr<Pool>> create(const Options& options);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  std::span<std::byte> bytes() const { return {data_, size_}; }
+  int fd() const { return fd_; }
+
+  // Bytes from the start whose pages are present: touching them faults no more. Only grows.
+  std::uint64_t prepared() const { return prepared_.load(std::memory_order_acquire); }
+  // Makes the next `bytes` ready (rounded to 2 MiB steps); returns prepared(). One caller at a time.
+  std::uint64_t prepare(std::uint64_t bytes);
+  PageBacking backing() const { return backing_; }
+
+ private:
+  Pool() = default;
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+  int fd_ = -1;
+  Budget* budget_ = nullptr;
+  std::uint64_t charged_ = 0;
+  PageBacking backing_ = PageBacking::kSmall;
+  std::atomic<std::uint64_t> prepared_{0};
+};
+
+// Prepares pools on a thread of its own, first come, first served. Thread-safe.
+class Preparer {
+ public:
+  Preparer();
+  ~Preparer();  // ends after the step under way
+
+  // Blocks until the first `ready_first` bytes (or the whole pool) are ready, then goes on behind the
+  // caller's back. `progress` is called on the preparer's thread after each step. The pool must be
+  // removed before it is destroyed.
+  void add(Pool& pool, std::uint64_t ready_first, std::function<void(std::uint64_t)> progress);
+  // Returns when the preparer touches the pool no more.
+  void remove(Pool& pool);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// First bytes that are ready when a pool is handed out.
+inline constexpr std::uint64_t kReadyFirst = 64u << 20;
+
+}  // namespace mooncake::memory

@@ -1,0 +1,24 @@
+// Where a peer listens.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "mooncake/result.h"
+
+namespace mooncake::net {
+
+struct Address {
+  std::string host;  // name or literal, IPv6 without brackets, scope kept ("fe80::1%eth0")
+  std::uint16_t port = 0;
+  bool operator==(const Address&) const = default;
+};
+
+// "host:port", "[v6]:port", "host", "[v6]", "v6%scope:port". A missing port takes `default_port`; with
+// 0 there it is an error. The one address parser of the product; fuzzed.
+Result<Address> parse_address(std::string_view text, std::uint16_t default_port);
+// IPv6 in brackets.
+std::string to_string(const Address& address);
+
+}  // namespace mooncake::net

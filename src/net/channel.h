@@ -1,0 +1,71 @@
+// Channel: one connection that carries frames, in order, both ways. Sockets and in-process pairs today;
+// shared-memory rings carry the same frames.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/buffers.h"
+#include "base/task.h"
+#include "net/frame.h"
+#include "mooncake/result.h"
+
+namespace mooncake::net {
+
+using base::Task;
+
+// Where the bytes of a payload go. The channel asks for the place immediately before each copy, on
+// the executor's thread, so that a call that has ended in the meantime can point to scratch memory:
+// this is what makes "no byte is touched after return" true.
+class PayloadSink {
+ public:
+  virtual ~PayloadSink() = default;
+  // At least one byte, at most `remaining`; the next bytes of the payload go there.
+  virtual std::span<std::byte> prepare(std::size_t remaining) = 0;
+  // `size` bytes of the last prepared span have been filled.
+  virtual void commit(std::size_t size) = 0;
+};
+
+// A sink that forgets. Use one per channel; it owns a small scratch block.
+class DiscardSink final : public PayloadSink {
+ public:
+  std::span<std::byte> prepare(std::size_t remaining) override;
+  void commit(std::size_t) override {}
+
+ private:
+  std::array<std::byte, 16384> scratch_;
+};
+
+struct PeerInfo {
+  std::string address;   // "10.0.0.2:15001", "in-process"
+  std::int32_t pid = 0;  // from the kernel (SO_PEERCRED), 0 when unknown
+  bool same_process = false;
+};
+
+// Executor thread only. One receiver task at a time; any number of senders, whose frames go out in
+// order of the calls. Frames that are queued in one turn of the executor leave in one system call.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // Sends one frame whose payload is the concatenation of `payload` (header.payload_length is set
+  // here). When it returns, with or without error, the channel refers to `payload` no more. Frames of
+  // up to kSmallFrame bytes are copied and return at once.
+  virtual Task<Result<void>> send(FrameHeader header, base::ConstBuffers payload) = 0;
+
+  // The next header; its payload must be taken by receive_payload() before the next call.
+  virtual Task<Result<FrameHeader>> receive() = 0;
+  // Exactly `size` bytes, through the sink.
+  virtual Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) = 0;
+
+  // Ends all waiting calls with `reason`. Idempotent. Bytes queued but not sent are dropped.
+  virtual void close(Error reason) = 0;
+  virtual bool closed() const = 0;
+  virtual const PeerInfo& peer() const = 0;
+};
+inline constexpr std::size_t kSmallFrame = 16384;
+
+}  // namespace mooncake::net

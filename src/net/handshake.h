@@ -1,0 +1,45 @@
+// The hello: who is there, which versions, and proof of the cluster secret both ways.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "net/channel.h"
+#include "os/env.h"
+
+namespace mooncake::net {
+
+// What this process says of itself; equal on all its connections.
+struct Identity {
+  std::string role;
+  std::string name;
+  base::Uuid boot_id;
+  base::Incarnation incarnation{};
+  // Shared by the whole cluster; empty = not secured. A side with a secret refuses one without, both
+  // ways round.
+  std::string cluster_secret;
+  std::uint8_t min_version = kOldestFrameVersion;  // settable for tests of N and N-1
+  std::uint8_t max_version = kFrameVersion;
+};
+
+// What is known of the peer after the hello. `proven` is true only when it showed the secret.
+struct PeerIdentity {
+  std::string role;
+  std::string name;
+  base::Uuid boot_id;
+  base::Incarnation incarnation{};
+  std::uint8_t version = kFrameVersion;
+  bool proven = false;
+};
+
+// Both end within `deadline`, and leave the channel closed when they fail: kAuthenticationFailed,
+// kVersionMismatch (names both ranges), kProtocolError, kDeadlineExceeded, kConnectionLost.
+// Nothing that came before the proof is trusted with more than 4 KiB of memory.
+Task<Result<PeerIdentity>> greet(os::Env env, Channel& channel, const Identity& self,
+                                 base::TimePoint deadline);
+Task<Result<PeerIdentity>> receive_greeting(os::Env env, Channel& channel, const Identity& self,
+                                            base::TimePoint deadline);
+
+}  // namespace mooncake::net

@@ -1,0 +1,58 @@
+// HTTP/1.1 server and client on a runtime's loop. Small bodies; metrics, health, metadata.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "net/address.h"
+#include "net/runtime.h"
+
+namespace mooncake::net {
+
+struct HttpRequest {
+  std::string method;  // "GET"
+  std::string path;    // decoded, without the query
+  std::map<std::string, std::string> query;  // decoded; the last of equal names wins
+  std::string body;
+};
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+struct HttpLimits {
+  std::size_t max_body = 1u << 20;       // beyond: 413
+  std::size_t max_header = 16384;        // beyond: 431
+  std::size_t max_connections = 256;
+  base::Duration idle_timeout = std::chrono::seconds(30);  // also the time a request may take to arrive
+};
+
+// Handlers run on the runtime's thread and may suspend. Unknown path: 404; known path, other method: 405.
+class HttpServer {
+ public:
+  using Handler = std::function<base::Task<HttpResponse>(const HttpRequest&)>;
+  static std::unique_ptr<HttpServer> create(Runtime& runtime, HttpLimits limits = {});
+  virtual ~HttpServer() = default;
+
+  // Before listen().
+  virtual void route(std::string method, std::string path, Handler handler) = 0;
+  // kAddressInUse names the address. Any thread, once.
+  virtual Result<Address> listen(const Address& at) = 0;
+  // Any thread but the runtime's; waits for the handlers.
+  virtual void stop() = 0;
+};
+
+// One request, one connection. `url`: http://host[:port]/path?query. Runtime's thread.
+base::Task<Result<HttpResponse>> http_request(Runtime& runtime, std::string method, std::string url,
+                                              std::string body, base::TimePoint deadline);
+
+// Percent-encodes everything but unreserved characters.
+std::string url_encode(std::string_view text);
+// Broken escapes are kInvalidArgument.
+Result<std::string> url_decode(std::string_view text);
+
+}  // namespace mooncake::net

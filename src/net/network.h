@@ -1,0 +1,32 @@
+// Network: makes channels. Sockets in production (net/runtime.h), simulated in tests (net/sim_network.h).
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "net/address.h"
+#include "net/channel.h"
+
+namespace mooncake::net {
+
+// Executor thread only, as all of Network.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // The next connection. After close(): kCancelled.
+  virtual Task<Result<std::unique_ptr<Channel>>> accept() = 0;
+  // With the port that was really bound.
+  virtual const Address& address() const = 0;
+  virtual void close() = 0;
+};
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  // kUnreachable or kDeadlineExceeded; the detail names the address.
+  virtual Task<Result<std::unique_ptr<Channel>>> connect(Address to, base::TimePoint deadline) = 0;
+  // Port 0 picks a free one. kAddressInUse names the address.
+  virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
+};
+
+}  // namespace mooncake::net

@@ -1,0 +1,130 @@
+// RPC over channels: many requests at once on one connection, each with a deadline.
+//
+// A message is one body frame (FlatBuffers, verified by the handler before use), after which data
+// frames may follow in either direction (kData, up to kMaxDataPayload each, kMore on all but the last
+// frame of the message). Write: body, data -> reply. Read: body -> data, reply. The reply body always
+// comes last, so that the server can say of its data whether it was still true when it was sent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "net/channel.h"
+#include "net/handshake.h"
+#include "net/network.h"
+#include "os/env.h"
+
+namespace mooncake::net {
+
+using Bytes = std::vector<std::byte>;
+
+struct RpcLimits {
+  std::size_t max_connections = 4096;
+  std::size_t max_requests_per_connection = 1024;     // beyond: kBusy with retry-after
+  std::size_t max_bytes_per_connection = 64u << 20;   // request bodies being worked on
+  base::Duration handshake_timeout = std::chrono::seconds(5);
+  base::Duration max_deadline = std::chrono::minutes(10);
+};
+
+// One request as its handler sees it. Lives until the handler's task has ended.
+class ServerCall {
+ public:
+  virtual ~ServerCall() = default;
+
+  virtual base::ConstBuffer body() const = 0;
+  virtual base::TimePoint deadline() const = 0;
+  virtual const PeerIdentity& peer() const = 0;
+  virtual const PeerInfo& connection() const = 0;
+  virtual std::uint64_t trace_id() const = 0;
+
+  // Takes exactly `size` bytes of the message's data frames. Must be called before the handler's first
+  // suspension if at all; data that nobody takes is discarded, data that is missing is kProtocolError.
+  virtual Task<Result<void>> receive_data(PayloadSink& sink, std::size_t size) = 0;
+  // Sends data before the reply, cut into frames. Returns when `data` is referred to no more.
+  virtual Task<Result<void>> send_data(base::ConstBuffers data) = 0;
+  // Sends data and the reply together when the handler returns; the bytes are copied here and now.
+  // For small data that must be checked after the copy.
+  virtual void stage_data(base::ConstBuffers data) = 0;
+};
+
+using Handler = std::function<Task<Result<Bytes>>(ServerCall&)>;
+
+// Accepts connections on any number of listeners and channels, greets, and runs handlers as tasks.
+// Expired requests are shed before work. Executor thread only.
+class RpcServer {
+ public:
+  struct Options {
+    Identity identity;
+    RpcLimits limits;
+    // Highest leader epoch this process knows; goes out in each frame. May be null.
+    const base::Epoch* epoch = nullptr;
+  };
+  static std::unique_ptr<RpcServer> create(os::Env env, Options options);
+  virtual ~RpcServer() = default;
+
+  virtual void handle(Method method, Handler handler) = 0;
+  virtual Result<Address> listen(const Address& at) = 0;
+  // Serves one connection that was made otherwise (in-process pairs).
+  virtual void serve(std::unique_ptr<Channel> channel) = 0;
+  // Called after a peer's last connection has gone.
+  virtual void on_disconnect(std::function<void(const PeerIdentity&)> callback) = 0;
+  // Closes everything and waits for the handlers. Await it before destruction.
+  virtual Task<void> stop() = 0;
+
+  struct Counters {
+    std::uint64_t accepted, refused_authentication, refused_version, malformed, over_limit, expired,
+        requests, failed_requests;
+    std::uint64_t connections;  // now
+  };
+  virtual Counters counters() const = 0;
+};
+
+struct CallOptions {
+  base::TimePoint deadline{};
+  std::uint64_t trace_id = 0;
+  base::ConstBuffers data{};        // sent after the body
+  PayloadSink* data_sink = nullptr; // takes the data that comes before the reply
+};
+
+struct Reply {
+  Bytes body;
+  PeerIdentity peer;        // who answered
+  base::Epoch epoch{};      // as the frame said
+};
+
+// A client's view of one server: connects when first needed, again after a loss (with backoff, bounded
+// by each call's deadline), and multiplexes calls. Calls in flight when the connection is lost end with
+// kConnectionLost; whether to repeat one is the caller's decision. Executor thread only.
+class RpcClient {
+ public:
+  struct Options {
+    Identity identity;
+    std::size_t max_requests_in_flight = 4096;
+    base::Duration connect_timeout = std::chrono::seconds(5);
+    base::Duration backoff_min = std::chrono::milliseconds(10);
+    base::Duration backoff_max = std::chrono::milliseconds(500);
+    base::Epoch* epoch = nullptr;  // raised by what peers say; goes out in each frame. May be null.
+  };
+  using Connector = std::function<Task<Result<std::unique_ptr<Channel>>>(base::TimePoint deadline)>;
+
+  static std::unique_ptr<RpcClient> create(os::Env env, Address server, Options options);
+  static std::unique_ptr<RpcClient> create(os::Env env, Connector connector, Options options);
+  virtual ~RpcClient() = default;
+
+  // Ends by the deadline. On return neither `body`, `options.data` nor the sink is touched any more:
+  // when a deadline hits while data is leaving, the connection is closed; while data is arriving, the
+  // rest is discarded. Errors of the server's handler come back as it gave them.
+  virtual Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) = 0;
+
+  virtual bool connected() const = 0;
+  virtual void on_disconnect(std::function<void()> callback) = 0;
+  // Fails what is in flight with kCancelled. Await it before destruction.
+  virtual Task<void> stop() = 0;
+};
+
+}  // namespace mooncake::net

@@ -1,0 +1,76 @@
+// Client: one participant of the store, in Tasks. Gives its segment, keeps itself mounted, and does
+// batched puts and gets. The blocking API (include/mooncake/store.h) is its facade.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/metrics.h"
+#include "base/task.h"
+#include "memory/extent_table.h"
+#include "memory/pool.h"
+#include "mooncake/store.h"
+#include "net/rpc.h"
+#include "os/env.h"
+#include "transfer/engine.h"
+
+namespace mooncake::store {
+
+using base::Task;
+using base::TimePoint;
+
+struct ClientOptions {
+  net::RpcClient::Connector connect_to_master;  // sockets, or an in-process pair
+  std::string master_name;                      // for messages
+  net::Identity identity;
+  std::string host;                             // for placement
+  std::uint64_t segment_size = 0;
+  memory::Preparer* preparer = nullptr;         // null: the pool is prepared on the spot
+  memory::Budget* budget = nullptr;
+  // A Master that restarts or forgets us is mounted again at this pace.
+  base::Duration remount_interval = std::chrono::milliseconds(200);
+  std::uint32_t grant_retry_ms = 5;             // while the pool's memory is being prepared
+};
+
+// Per item: a code of codes.def; sizes where asked.
+struct GetOutcome {
+  Code code = Code::kOk;
+  std::uint64_t size = 0;
+};
+
+class Client {
+ public:
+  // Mounts before it returns; kUnreachable or kDeadlineExceeded name the Master.
+  static Task<Result<std::unique_ptr<Client>>> start(os::Env env, transfer::Engine& engine,
+                                                     ClientOptions options, TimePoint deadline);
+  virtual ~Client() = default;
+  // Unmounts if the Master answers within `deadline`, then ends everything. Await it before destruction.
+  virtual Task<void> stop(TimePoint deadline) = 0;
+
+  // Existing keys give kObjectExists (which the published API turns into success).
+  virtual Task<std::vector<Code>> put(std::span<const PutItem> items, ReplicateConfig config,
+                                      TimePoint deadline) = 0;
+  // Reads each object into its item's parts. kInvalidArgument when they are too small.
+  virtual Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) = 0;
+  // `allocate` is called once per found object with its index and size, and gives its place.
+  using Allocate = std::function<std::span<std::byte>(std::size_t index, std::uint64_t size)>;
+  virtual Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
+                                            TimePoint deadline) = 0;
+  // kOk, kObjectNotFound, or why it is not known.
+  virtual Task<std::vector<Code>> exist(std::span<const std::string_view> keys, TimePoint deadline) = 0;
+  virtual Task<std::vector<GetOutcome>> sizes(std::span<const std::string_view> keys,
+                                              TimePoint deadline) = 0;
+  virtual Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
+                                         TimePoint deadline) = 0;
+
+  virtual bool mounted() const = 0;
+  virtual base::MetricsRegistry& metrics() = 0;
+  // For simulation: this client's own segment, null when it gives none.
+  virtual const memory::ExtentTable* extents() const = 0;
+};
+
+}  // namespace mooncake::store

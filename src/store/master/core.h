@@ -1,0 +1,149 @@
+// Core: the Master's whole logic as a state machine. No I/O, no clock, no threads: a command and the
+// time go in, one effect per item comes out. RPC front, simulator and, later, log replay drive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "mooncake/result.h"
+#include "store/types.h"
+
+namespace mooncake::store::master {
+
+using base::Epoch;
+using base::Incarnation;
+using base::TimePoint;
+using base::Version;
+
+enum class CommandKind : std::uint8_t {
+  kMount,      // segments
+  kUnmount,    // segment ids; none = the client and all it has
+  kHeartbeat,  // segments (id, prepared)
+  kGrant,      // items (key, size), replicas
+  kPublish,    // items (key, version, incarnations)
+  kRevoke,     // items (key, version)
+  kLocate,     // items (key)
+  kExist,      // items (key)
+  kRemove,     // items (key), force
+  kTick,       // no client: expiry of clients, release of what they left, eviction to the watermark
+};
+
+struct CommandItem {
+  std::string_view key;
+  std::uint64_t size = 0;
+  Version version;
+  // kPublish: one for each replica of the grant, in order. A grant whose segment has been mounted anew
+  // since is refused.
+  std::span<const base::SegmentIncarnation> incarnations{};
+};
+
+struct MountedSegment {
+  SegmentAddress address;
+  std::uint64_t prepared = 0;
+};
+
+// Points to what the caller keeps alive during apply().
+struct Command {
+  CommandKind kind = CommandKind::kTick;
+  Incarnation client{};
+  std::uint64_t sequence = 0;  // of kGrant and kRemove: the same number is the same command
+  std::uint32_t replicas = 1;
+  bool force = false;
+  std::string_view client_name;
+  std::span<const CommandItem> items{};
+  std::span<const MountedSegment> segments{};
+};
+
+// Outcome of one item. Fixed size; lives in the caller's arena.
+struct Effect {
+  Code code = Code::kOk;
+  std::uint8_t replicas = 0;
+  Version version;
+  std::uint64_t size = 0;
+  Placement placements[kMaxReplicas];
+};
+static_assert(sizeof(Effect) == 56);
+
+// Why a grant found no room; of the first such item of a command.
+struct Shortage {
+  std::uint64_t needed = 0;
+  std::uint64_t evictable = 0;
+  std::uint64_t held = 0;         // leased, or open for writing
+  std::uint64_t unprepared = 0;   // not yet ready at the owners
+};
+
+// One effect for each item (or segment) of the command, in order. `items` has room for all of them.
+struct Effects {
+  std::span<Effect> items;
+  std::optional<Shortage> shortage;
+};
+
+struct CoreOptions {
+  Epoch epoch{};
+  std::uint64_t hash_seed = 0;
+  base::Duration lease_ttl = std::chrono::seconds(10);
+  base::Duration client_ttl = std::chrono::seconds(10);
+  // An open write of a live client is given up after this; of an expired client at once.
+  base::Duration grant_ttl = std::chrono::seconds(30);
+  double eviction_high_watermark = 0.90;  // share of capacity; 1 = evict only when a grant needs room
+  double eviction_ratio = 0.05;
+};
+
+struct Totals {
+  std::uint64_t objects = 0;          // published
+  std::uint64_t open_grants = 0;
+  std::uint64_t capacity_bytes = 0;   // of mounted segments
+  std::uint64_t prepared_bytes = 0;
+  std::uint64_t allocated_bytes = 0;  // in units, published and open
+  std::uint64_t clients = 0;
+  std::uint64_t segments = 0;
+  // Since start.
+  std::uint64_t evicted_objects = 0, evicted_bytes = 0, expired_clients = 0, lost_objects = 0;
+  std::uint64_t eviction_attempts = 0, grant_shortages = 0, partial_grants = 0, expired_grants = 0;
+};
+
+struct SegmentUse {
+  SegmentAddress address;
+  std::uint64_t prepared = 0;
+  std::uint64_t allocated_bytes = 0;
+};
+
+// One thread at a time. Batches are first-class: all keys are hashed, then all entries prefetched, then
+// answered. Memory per object beside its key's text: at most 160 bytes.
+class Core {
+ public:
+  explicit Core(const CoreOptions& options);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void apply(const Command& command, TimePoint now, Effects& effects);
+
+  // Raised when grants have used up an epoch's sequence numbers.
+  Epoch epoch() const;
+  const Totals& totals() const;
+  // How to reach a placement's segment; null when it is gone.
+  const SegmentAddress* segment(std::uint32_t slot) const;
+  std::vector<SegmentUse> segments() const;
+  // Calls `visit` for each published key, in no order, until it returns false.
+  void for_each_key(const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const;
+
+  // Recomputes every sum from the entries and compares: extents disjoint and inside their segment,
+  // allocator and directory agree, counters equal reality, queues whole. The text names the first
+  // difference. For tests and simulation; O(all).
+  Result<void> verify() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mooncake::store::master

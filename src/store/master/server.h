@@ -1,0 +1,46 @@
+// MasterServer: the core behind RPC, with its clock, its metrics and its epoch on disk.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/metrics.h"
+#include "base/task.h"
+#include "net/rpc.h"
+#include "os/env.h"
+#include "store/master/core.h"
+
+namespace mooncake::store::master {
+
+using base::Task;
+
+struct ServerOptions {
+  net::Identity identity;
+  net::RpcLimits limits;
+  CoreOptions core;                // epoch and hash_seed are filled in
+  base::Duration tick = std::chrono::milliseconds(50);
+  base::Duration heartbeat = std::chrono::seconds(1);
+  // File that keeps the highest epoch ever served, so that it rises over restarts within a second and
+  // clocks that step back. Empty: the epoch is taken from the wall clock alone.
+  std::string epoch_file;
+};
+
+// Executor thread only.
+class MasterServer {
+ public:
+  // Stores its epoch before it serves.
+  static Result<std::unique_ptr<MasterServer>> create(os::Env env, ServerOptions options);
+  virtual ~MasterServer() = default;
+
+  virtual Result<net::Address> listen(const net::Address& at) = 0;
+  // One in-process connection; for embedded mode.
+  virtual void serve(std::unique_ptr<net::Channel> channel) = 0;
+  virtual Task<void> stop() = 0;
+
+  virtual const Core& core() const = 0;
+  virtual net::RpcServer::Counters rpc_counters() const = 0;
+  // Names as in the published metrics (spec section 15), plus our own.
+  virtual base::MetricsRegistry& metrics() = 0;
+};
+
+}  // namespace mooncake::store::master

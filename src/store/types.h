@@ -1,0 +1,43 @@
+// Words that the Master and its clients share.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/ids.h"
+#include "memory/extent_table.h"
+
+namespace mooncake::store {
+
+inline constexpr std::size_t kMaxReplicas = 4;
+inline constexpr std::size_t kMaxBatch = 4096;           // items of one message; clients split
+inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
+inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
+
+// Where one replica lies: a segment's slot in the Master's table, and the extent's first unit.
+struct Placement {
+  std::uint32_t segment = 0;
+  std::uint32_t unit = 0;
+  std::uint64_t offset() const { return std::uint64_t{unit} * memory::kExtentUnit; }
+  bool operator==(const Placement&) const = default;
+};
+static_assert(sizeof(Placement) == 8);
+
+// Bytes that an object of `size` occupies.
+constexpr std::uint64_t units_for(std::uint64_t size) {
+  return (size + memory::kExtentUnit - 1) / memory::kExtentUnit;
+}
+
+// How to reach the memory of one mounted segment.
+struct SegmentAddress {
+  std::string name;      // host:port of the owner's engine
+  std::string host;      // for placement on distinct hosts
+  base::Uuid id;
+  base::SegmentIncarnation incarnation{};
+  base::Incarnation owner{};
+  std::uint64_t base = 0;
+  std::uint64_t size = 0;
+  std::uint64_t region_key = 0;
+};
+
+}  // namespace mooncake::store

@@ -1,0 +1,87 @@
+// Engine: the one transfer engine, in Tasks. The blocking API (include/mooncake/transfer.h) and the
+// store are its users.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "memory/pool.h"
+#include "memory/registry.h"
+#include "net/handshake.h"
+#include "net/rpc.h"
+#include "os/env.h"
+#include "transfer/lookup.h"
+#include "transfer/transport.h"
+
+namespace mooncake::transfer {
+
+struct EngineOptions {
+  net::Identity identity;      // name is filled in from the bound address
+  net::Address listen;         // port 0 = a free one
+  std::unique_ptr<SegmentLookup> lookup;  // P2P when null
+  net::RpcLimits limits;
+  base::Duration fence_timeout = std::chrono::seconds(2);
+  std::uint32_t max_attempts = 3;
+};
+
+// One part of a batch. `peer_name` of an own segment is Engine::name().
+struct EngineRequest {
+  Slice slice;                  // without key: the engine fetches it, unless it is given here
+  SegmentHandle target{};
+  bool key_given = false;
+};
+
+class Engine {
+ public:
+  // Binds and serves. kAddressInUse names the address.
+  static Task<Result<std::unique_ptr<Engine>>> start(os::Env env, EngineOptions options);
+  virtual ~Engine() = default;
+  // Ends all transfers, connections and serving. Await it before destruction.
+  virtual Task<void> stop() = 0;
+
+  virtual os::Env env() = 0;
+  virtual const net::Identity& identity() const = 0;
+  virtual const std::string& name() const = 0;
+  virtual const net::Address& address() const = 0;
+  virtual memory::Registry& registry() = 0;
+
+  virtual Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,
+                                                 std::string_view location,
+                                                 std::shared_ptr<memory::ExtentTable> extents) = 0;
+  // Ends admitted accesses to the range, then returns; kBusy at the deadline.
+  virtual Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) = 0;
+
+  // By name through the lookup, or by address (a segment that the store's Master names). Connects when
+  // first used.
+  virtual Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) = 0;
+  virtual SegmentHandle open_address(const std::string& name, const net::Address& address) = 0;
+
+  // Moves the batch: plans, slices, executes, retries a failed attempt on another path or connection
+  // after the older attempt is fenced. Sets each request's slice.code. Ends by `deadline`; on return no
+  // local byte is touched any more.
+  virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline) = 0;
+
+  // Which transports reach this segment, best first, with the reason; for the doctor and the benches.
+  struct PathChoice {
+    std::string_view transport;
+    bool usable = false;
+    double score = 0;
+    std::string reason;
+  };
+  virtual std::vector<PathChoice> paths(SegmentHandle target) = 0;
+
+  // Bytes moved by transport, both directions, since start.
+  virtual std::map<std::string, std::uint64_t> bytes_by_path() const = 0;
+
+  struct Counters {
+    std::uint64_t refused_ranges;   // accesses of peers that named what they may not touch
+    std::uint64_t fenced_attempts, retried_attempts, quarantined_bytes;
+    net::RpcServer::Counters server;
+  };
+  virtual Counters counters() const = 0;
+};
+
+}  // namespace mooncake::transfer

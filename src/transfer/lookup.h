@@ -1,0 +1,31 @@
+// Lookup: from a segment's name to an address. P2P: the name is the address. Key-value: documents in a
+// metastore, as the published handshake writes them.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/task.h"
+#include "metastore/metastore.h"
+#include "mooncake/result.h"
+#include "net/address.h"
+
+namespace mooncake::transfer {
+
+// Executor thread only; calls end by their deadline.
+class SegmentLookup {
+ public:
+  virtual ~SegmentLookup() = default;
+  // kSegmentNotFound names the segment.
+  virtual base::Task<Result<net::Address>> find(std::string name, base::TimePoint deadline) = 0;
+  virtual base::Task<Result<void>> publish(std::string name, net::Address address,
+                                           base::TimePoint deadline) = 0;
+  virtual base::Task<Result<void>> withdraw(std::string name, base::TimePoint deadline) = 0;
+};
+
+std::unique_ptr<SegmentLookup> make_p2p_lookup();
+// Keys `mooncake/rpc_meta/<name>` and `mooncake/ram/<name>`.
+std::unique_ptr<SegmentLookup> make_metastore_lookup(std::unique_ptr<metastore::Metastore> store);
+
+}  // namespace mooncake::transfer

@@ -1,0 +1,102 @@
+// Transport: one way of moving bytes between this process and a peer's memory. Leaves live in
+// transports/<name>/; the build generates the table of built-in ones.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/task.h"
+#include "memory/registry.h"
+#include "mooncake/result.h"
+#include "mooncake/transfer.h"
+#include "net/address.h"
+#include "os/env.h"
+
+namespace mooncake::transfer {
+
+using base::Task;
+using base::TimePoint;
+
+enum class Reach : std::uint8_t { kProcess, kHost, kNetwork };
+enum MemoryKinds : std::uint8_t { kHostMemory = 1, kDeviceMemory = 2 };
+
+// What a transport can do, as data: the planner does arithmetic over it and knows no names.
+struct Capabilities {
+  std::string_view name;
+  Reach reach = Reach::kNetwork;
+  std::uint8_t local_kinds = kHostMemory;
+  std::uint8_t remote_kinds = kHostMemory;
+  double bandwidth_bytes_per_second = 0;  // expected, one stream; measured at start where cheap
+  base::Duration latency{};               // of an empty transfer
+  std::uint64_t alignment = 1;
+  std::uint64_t max_bytes_per_request = 0;
+  std::uint32_t max_ranges_per_request = 0;
+  bool guarded_memory = false;            // can name generations and grants
+};
+
+// An opened segment, as the planner sees it.
+struct Peer {
+  std::string name;
+  net::Address address;
+  base::Incarnation incarnation{};  // 0 until known
+  bool same_process = false;
+  bool same_host = false;
+};
+
+// Bytes of one request entry, or a part of them.
+struct Slice {
+  Opcode opcode = Opcode::kRead;
+  std::byte* local = nullptr;
+  std::uint64_t remote = 0;
+  std::uint64_t length = 0;
+  memory::RegionKey key{};
+  std::uint64_t guard = 0;                      // 0 = plain memory
+  const memory::ExtentRecord* record = nullptr; // guarded writes; outlives the call
+  std::string_view record_key;
+  Code code = Code::kOk;                        // result, set by the transport
+};
+
+struct AttemptId {
+  base::Incarnation engine{};
+  std::uint64_t batch = 0;
+  std::uint32_t slice = 0;
+  std::uint32_t attempt = 0;
+};
+
+// Executor thread only.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const Capabilities& capabilities() const = 0;
+  // True when this peer can be reached this way; else `why` says what is missing.
+  virtual bool reaches(const Peer& peer, std::string& why) const = 0;
+
+  // Moves slices of one opcode, within the limits of capabilities(). Sets each slice's code; an error
+  // of the whole attempt (peer gone, deadline) is returned and leaves the codes of slices that did
+  // succeed at kOk, all others set. On return no local byte is touched any more. Ends by `deadline`.
+  virtual Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
+                                     TimePoint deadline) = 0;
+
+  // Returns when no byte of the attempts up to `id.attempt` of this batch and slice can land in the
+  // peer's memory any more. An error means that this is not known: the bytes stay quarantined.
+  virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline) = 0;
+
+  // Ends connections and tasks. Await it before destruction.
+  virtual Task<void> stop() = 0;
+};
+
+class Engine;
+
+// One row of the built-in table.
+struct TransportEntry {
+  std::string_view name;
+  std::unique_ptr<Transport> (*create)(Engine& engine);
+};
+std::span<const TransportEntry> builtin_transports();
+
+}  // namespace mooncake::transfer
