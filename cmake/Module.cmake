@@ -66,6 +66,8 @@ endfunction()
 
 # flatc for one module. --keep-prefix: an `include "net/x.fbs"` stays a path from src/.
 function(mc_schemas_ name path flags)
+  # Schemas include each other, so each depends on all.
+  file(GLOB_RECURSE _all CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.fbs)
   set(_outputs "")
   foreach(_schema IN LISTS ARGN)
     cmake_path(GET _schema PARENT_PATH _sub)
@@ -75,7 +77,7 @@ function(mc_schemas_ name path flags)
     add_custom_command(OUTPUT ${_output}
       COMMAND ${MC_FLATC} --cpp --cpp-std c++17 --scoped-enums --keep-prefix ${flags}
               -I ${PROJECT_SOURCE_DIR}/src -o ${_dir} ${CMAKE_CURRENT_SOURCE_DIR}/${_schema}
-      DEPENDS ${ARGN} COMMENT "flatc ${path}/${_schema}" VERBATIM)
+      DEPENDS ${_all} COMMENT "flatc ${path}/${_schema}" VERBATIM)
     list(APPEND _outputs ${_output})
   endforeach()
   add_custom_target(mc_${name}_schemas DEPENDS ${_outputs})
@@ -152,6 +154,6 @@ function(mc_shared_library_)
   else()
     install(TARGETS libmooncake LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-      FILES_MATCHING PATTERN "*.h")
+      FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
   endif()
 endfunction()

@@ -1,7 +1,7 @@
 # mc_program(name SOURCES a.cpp ... [LIBS <targets> ...])
 #   A program in programs/: build/<preset>/bin/<name>, linked to libmooncake.
 # mc_bench(name SOURCES a.cpp ... [LIBS ...])
-#   A Google Benchmark binary in bench/: build/<preset>/bin/<name>.
+#   A Google Benchmark binary in bench/: build/<preset>/bench-bin/<name>.
 add_custom_target(mooncake_programs)  # all programs, without tests and bindings
 add_custom_target(mooncake_benches)
 
@@ -33,6 +33,7 @@ function(mc_bench name)
   endif()
   add_executable(${name} ${_sources})
   target_link_libraries(${name} PRIVATE libmooncake benchmark::benchmark ${A_LIBS})
-  set_target_properties(${name} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench-bin INSTALL_RPATH "$ORIGIN/../lib")
   add_dependencies(mooncake_benches ${name})
 endfunction()
