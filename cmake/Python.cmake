@@ -33,13 +33,15 @@ function(mc_python_module name)
     message(WARNING "Python module ${name}: nothing to build it from yet")
     return()
   endif()
-  nanobind_add_module(${name} NB_STATIC ${_sources})
+  nanobind_add_module(${name} NB_STATIC NB_SUPPRESS_WARNINGS ${_sources})
   target_link_libraries(${name} PRIVATE libmooncake ${A_LIBS})
   set(_out ${PROJECT_BINARY_DIR}/python/mooncake)
   # wheel: beside libmooncake; build tree: ../../lib.
   set_target_properties(${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY ${_out} INSTALL_RPATH "$ORIGIN;$ORIGIN/../../lib")
-  install(TARGETS ${name} LIBRARY DESTINATION mooncake COMPONENT python)
+  if(SKBUILD)
+    install(TARGETS ${name} LIBRARY DESTINATION mooncake COMPONENT python)
+  endif()
 
   file(GLOB_RECURSE _files CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/mooncake
     ${CMAKE_CURRENT_SOURCE_DIR}/mooncake/*.py ${CMAKE_CURRENT_SOURCE_DIR}/mooncake/*.pyi

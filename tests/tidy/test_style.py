@@ -119,7 +119,7 @@ def folders_that_need_a_readme():
         parts = name.split("/")
         if len(parts) < 2:
             continue
-        if parts[0] in ("programs", "bench", "tools", "cmake", "tests", "simulator", "docs"):
+        if parts[0] in ("programs", "bench", "tools", "cmake", "tests", "simulator"):
             folders.add(parts[0])
         if parts[0] in ("src", "bindings", "tests") and len(parts) > 2:
             folders.add("/".join(parts[:2]))
