@@ -14,7 +14,7 @@
 namespace mooncake {
 
 enum class Code : std::uint16_t {
-#define MC_CODE(name, domain, traits, transfer, c_status, tent, store, text) name,
+#define MC_CODE(name, wire, domain, traits, transfer, c_status, tent, store, text) name = wire,
 #include "mooncake/codes.def"
 #undef MC_CODE
 };
@@ -45,7 +45,7 @@ struct CodeInfo {
 
 // Total: an unknown value yields the row of kInternal.
 const CodeInfo& code_info(Code code) noexcept;
-// The code with this position in codes.def; kInternal when there is none. For numbers that came from a peer.
+// The code with this wire number; kInternal when there is none. For numbers that came from a peer.
 Code code_from_wire(std::uint16_t value) noexcept;
 
 class [[nodiscard]] Error {

@@ -3,7 +3,10 @@
 //
 // Rules: a Task starts when it is awaited or handed to a TaskGroup; it runs on its executor's thread
 // only; it never throws (an exception that escapes ends the process: it is our mistake). Arguments
-// are taken by value, or by reference to what outlives the await.
+// are taken by value, or by reference to what outlives the await. A task that has started is destroyed
+// only after its end: what it waits for may hold its handle. No aggregate with a destructor may be a
+// temporary in the full expression of a co_await (GCC 12 destroys it twice): name it, or give the type
+// a constructor.
 #pragma once
 
 #include <cassert>
@@ -20,19 +23,24 @@ class Task;
 
 namespace detail {
 
-// Resumes whoever awaited the task; symmetric transfer keeps the stack flat.
+// Resumes whoever awaits the task, if that one had to be suspended. A task that ends at once only says
+// so, and its caller never stops: g++ turns a symmetric transfer into a jump from -O2 on only, so a loop
+// over such tasks would eat the stack in every debug and sanitizer build.
 struct FinalAwaiter {
   bool await_ready() const noexcept { return false; }
   template <typename Promise>
   std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> done) const noexcept {
-    auto next = done.promise().continuation;
-    return next ? next : std::noop_coroutine();
+    auto& promise = done.promise();
+    promise.ended = true;
+    return promise.continuation ? promise.continuation : std::noop_coroutine();
   }
   void await_resume() const noexcept {}
 };
 
 struct PromiseBase {
-  std::coroutine_handle<> continuation;
+  std::coroutine_handle<> continuation;  // set once the caller is suspended
+  bool ended = false;
+  bool started = false;
   std::suspend_always initial_suspend() const noexcept { return {}; }
   FinalAwaiter final_suspend() const noexcept { return {}; }
   [[noreturn]] void unhandled_exception() const noexcept { std::terminate(); }
@@ -78,6 +86,7 @@ class [[nodiscard]] Task {
   std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) noexcept {
     assert(handle_ && !handle_.done());
     handle_.promise().continuation = caller;
+    handle_.promise().started = true;
     return handle_;
   }
   T await_resume() { return handle_.promise().take(); }
@@ -86,7 +95,9 @@ class [[nodiscard]] Task {
   friend promise_type;
   explicit Task(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
   void destroy() noexcept {
-    if (handle_) handle_.destroy();
+    if (!handle_) return;
+    assert(!handle_.promise().started || handle_.done());
+    handle_.destroy();
   }
 
   std::coroutine_handle<promise_type> handle_;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/task.h"
 #include "mooncake/result.h"
-#include "net/runtime.h"
+#include "os/env.h"
 
 namespace mooncake::metastore {
 
@@ -24,7 +24,7 @@ struct MetastoreCapabilities {
   bool lease = false;
 };
 
-// Runtime's thread only. All calls end by their deadline.
+// Executor thread only. All calls end by their deadline.
 class Metastore {
  public:
   virtual ~Metastore() = default;
@@ -39,13 +39,13 @@ class Metastore {
 // One row of the built-in table, which the build generates from the leaves it was given.
 struct MetastoreEntry {
   std::string_view scheme;  // "http"; "memory" has no host
-  Result<std::unique_ptr<Metastore>> (*open)(net::Runtime& runtime, std::string_view url);
+  Result<std::unique_ptr<Metastore>> (*open)(os::Env env, std::string_view url);
 };
 
 std::span<const MetastoreEntry> builtin_metastores();
 
 // By scheme, e.g. "http://127.0.0.1:8080/metadata", "memory://name" (one map per name and process).
 // An unknown scheme is kInvalidArgument and lists the known ones.
-Result<std::unique_ptr<Metastore>> open_metastore(net::Runtime& runtime, std::string_view url);
+Result<std::unique_ptr<Metastore>> open_metastore(os::Env env, std::string_view url);
 
 }  // namespace mooncake::metastore

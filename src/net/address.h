@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "mooncake/result.h"
 
@@ -12,6 +13,10 @@ namespace mooncake::net {
 struct Address {
   std::string host;  // name or literal, IPv6 without brackets, scope kept ("fe80::1%eth0")
   std::uint16_t port = 0;
+
+  // Constructors, since GCC 12 destroys aggregates twice when they are temporaries in a co_await.
+  Address() = default;
+  Address(std::string host_, std::uint16_t port_) : host(std::move(host_)), port(port_) {}
   bool operator==(const Address&) const = default;
 };
 

@@ -2,6 +2,7 @@
 // shared-memory rings carry the same frames.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,28 @@ class PayloadSink {
   virtual void commit(std::size_t size) = 0;
 };
 
+// Where the bytes of a payload come from. Asked immediately before each copy, like the sink: a call that
+// has ended gives zeros from then on, and the message is abandoned after the frame.
+class PayloadSource {
+ public:
+  virtual ~PayloadSource() = default;
+  // At least one byte, at most `remaining`; valid until the next call.
+  virtual base::ConstBuffer next(std::size_t remaining) = 0;
+  // False: abandon the message as soon as its current frame is whole.
+  virtual bool live() const { return true; }
+};
+
+// Buffers one after the other; they must outlive its use.
+class BufferSource final : public PayloadSource {
+ public:
+  explicit BufferSource(base::ConstBuffers buffers) : buffers_(buffers) {}
+  base::ConstBuffer next(std::size_t remaining) override;
+
+ private:
+  base::ConstBuffers buffers_;
+  std::size_t offset_ = 0;  // into buffers_.front()
+};
+
 // A sink that forgets. Use one per channel; it owns a small scratch block.
 class DiscardSink final : public PayloadSink {
  public:
@@ -46,26 +69,32 @@ struct PeerInfo {
 };
 
 // Executor thread only. One receiver task at a time; any number of senders, whose frames go out in
-// order of the calls. Frames that are queued in one turn of the executor leave in one system call.
+// order of the calls. Frames arrive in order and exactly once until the channel breaks. Frames that are
+// queued in one turn of the executor leave in one system call.
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Sends one frame whose payload is the concatenation of `payload` (header.payload_length is set
-  // here). When it returns, with or without error, the channel refers to `payload` no more. Frames of
-  // up to kSmallFrame bytes are copied and return at once.
-  virtual Task<Result<void>> send(FrameHeader header, base::ConstBuffers payload) = 0;
+  // Queues one frame, copying its payload (header.payload_length is set here), and returns at once.
+  // For bodies; kBusy when more than kMaxQueuedBytes wait to leave.
+  virtual Result<void> send(FrameHeader header, base::ConstBuffers payload) = 0;
+  // Sends one frame of `size` bytes that are taken from the source as they leave. When it returns, with
+  // or without error, the channel refers to the source no more.
+  virtual Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
+                                       std::size_t size) = 0;
 
   // The next header; its payload must be taken by receive_payload() before the next call.
   virtual Task<Result<FrameHeader>> receive() = 0;
   // Exactly `size` bytes, through the sink.
   virtual Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) = 0;
 
+  // The frame version that the hello agreed upon.
+  virtual void set_version(std::uint8_t version) = 0;
   // Ends all waiting calls with `reason`. Idempotent. Bytes queued but not sent are dropped.
   virtual void close(Error reason) = 0;
   virtual bool closed() const = 0;
   virtual const PeerInfo& peer() const = 0;
 };
-inline constexpr std::size_t kSmallFrame = 16384;
+inline constexpr std::size_t kMaxQueuedBytes = 64u << 20;
 
 }  // namespace mooncake::net

@@ -26,8 +26,9 @@ enum FrameFlags : std::uint16_t {
   kError = 2,   // the payload is an ErrorReply (net/common.fbs); only with kReply
   kData = 4,    // raw bytes that belong to the message of this id; no body
   kMore = 8,    // more frames of this message follow
+  kAbandon = 16,  // the sender gave this message up: what came of it is not to be believed
 };
-inline constexpr std::uint16_t kKnownFrameFlags = 15;
+inline constexpr std::uint16_t kKnownFrameFlags = 31;
 
 // Method numbers are part of the protocol. 0x00xx belongs to net, 0x01xx to transfer, 0x02xx to the
 // store's Master.
@@ -54,7 +55,8 @@ enum class Method : std::uint16_t {
 struct FrameHeader {
   std::uint32_t magic = kFrameMagic;
   std::uint8_t version = kFrameVersion;
-  std::uint8_t header_length = kFrameHeaderSize;  // with extensions, which this version skips
+  std::uint8_t header_length = kFrameHeaderSize;  // with extensions (type u8, length u8, bytes) and
+                                                  // their own CRC-32C; unknown types are skipped
   std::uint16_t method = 0;
   std::uint16_t flags = 0;
   std::uint16_t reserved = 0;
@@ -76,7 +78,9 @@ using FrameBytes = std::array<std::byte, kFrameHeaderSize>;
 // Fills in the CRC.
 FrameBytes encode(FrameHeader header);
 // Checks magic, version, lengths, flags and CRC before anything is believed. kProtocolError names what
-// is wrong; kVersionMismatch names both versions.
-Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderSize> bytes);
+// is wrong; kVersionMismatch names both versions. The hello and its replies go out as version 1 without
+// extensions for ever, so that any two builds can talk about their versions.
+Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderSize> bytes,
+                           std::uint8_t version = kFrameVersion);
 
 }  // namespace mooncake::net

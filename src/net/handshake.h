@@ -16,7 +16,7 @@ struct Identity {
   std::string role;
   std::string name;
   base::Uuid boot_id;
-  base::Incarnation incarnation{};
+  base::Incarnation incarnation{};  // of this process (or simulated node)
   // Shared by the whole cluster; empty = not secured. A side with a secret refuses one without, both
   // ways round.
   std::string cluster_secret;
@@ -38,7 +38,7 @@ struct PeerIdentity {
 // kVersionMismatch (names both ranges), kProtocolError, kDeadlineExceeded, kConnectionLost.
 // Nothing that came before the proof is trusted with more than 4 KiB of memory.
 Task<Result<PeerIdentity>> greet(os::Env env, Channel& channel, const Identity& self,
-                                 base::TimePoint deadline);
+                                 const std::string& target, base::TimePoint deadline);
 Task<Result<PeerIdentity>> receive_greeting(os::Env env, Channel& channel, const Identity& self,
                                             base::TimePoint deadline);
 

@@ -1,4 +1,5 @@
-// HTTP/1.1 server and client on a runtime's loop. Small bodies; metrics, health, metadata.
+// HTTP/1.1 server and client on a runtime's loop (net/runtime.h; another executor is refused with
+// kNotSupported). Small bodies; metrics, health, metadata.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,7 @@
 #include <string_view>
 
 #include "net/address.h"
-#include "net/runtime.h"
+#include "os/env.h"
 
 namespace mooncake::net {
 
@@ -31,11 +32,11 @@ struct HttpLimits {
   base::Duration idle_timeout = std::chrono::seconds(30);  // also the time a request may take to arrive
 };
 
-// Handlers run on the runtime's thread and may suspend. Unknown path: 404; known path, other method: 405.
+// Handlers run on the executor's thread and may suspend. Unknown path: 404; known path, other method: 405.
 class HttpServer {
  public:
   using Handler = std::function<base::Task<HttpResponse>(const HttpRequest&)>;
-  static std::unique_ptr<HttpServer> create(Runtime& runtime, HttpLimits limits = {});
+  static Result<std::unique_ptr<HttpServer>> create(os::Env env, HttpLimits limits = {});
   virtual ~HttpServer() = default;
 
   // Before listen().
@@ -46,8 +47,8 @@ class HttpServer {
   virtual void stop() = 0;
 };
 
-// One request, one connection. `url`: http://host[:port]/path?query. Runtime's thread.
-base::Task<Result<HttpResponse>> http_request(Runtime& runtime, std::string method, std::string url,
+// One request, one connection. `url`: http://host[:port]/path?query. Executor thread.
+base::Task<Result<HttpResponse>> http_request(os::Env env, std::string method, std::string url,
                                               std::string body, base::TimePoint deadline);
 
 // Percent-encodes everything but unreserved characters.

@@ -1,9 +1,13 @@
 // RPC over channels: many requests at once on one connection, each with a deadline.
 //
 // A message is one body frame (FlatBuffers, verified by the handler before use), after which data
-// frames may follow in either direction (kData, up to kMaxDataPayload each, kMore on all but the last
-// frame of the message). Write: body, data -> reply. Read: body -> data, reply. The reply body always
-// comes last, so that the server can say of its data whether it was still true when it was sent.
+// frames may follow in either direction (kData, up to kMaxDataPayload each; kMore on all frames of a
+// message but its last). Write: body, data, an empty data frame -> reply. Read: body -> data, reply.
+// The empty frame and the reply body come last, so that the sender can still say (kAbandon, kError)
+// that its data is not to be believed.
+//
+// Request ids rise on a connection; one that is reused while open closes it. Data of an unknown id is
+// discarded; data beyond what the handler asked for is kProtocolError for that request.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +32,7 @@ struct RpcLimits {
   std::size_t max_requests_per_connection = 1024;     // beyond: kBusy with retry-after
   std::size_t max_bytes_per_connection = 64u << 20;   // request bodies being worked on
   base::Duration handshake_timeout = std::chrono::seconds(5);
+  base::Duration stall_timeout = std::chrono::seconds(30);  // a frame once begun must make progress
   base::Duration max_deadline = std::chrono::minutes(10);
 };
 
@@ -41,12 +46,16 @@ class ServerCall {
   virtual const PeerIdentity& peer() const = 0;
   virtual const PeerInfo& connection() const = 0;
   virtual std::uint64_t trace_id() const = 0;
+  // Leader epoch of the request's frame. A server that knows a higher one answers kStaleEpoch before
+  // the handler is called; a higher one than known raises Options::epoch.
+  virtual base::Epoch epoch() const = 0;
 
-  // Takes exactly `size` bytes of the message's data frames. Must be called before the handler's first
-  // suspension if at all; data that nobody takes is discarded, data that is missing is kProtocolError.
+  // Takes exactly `size` bytes of the message's data frames and its end. Must be awaited before the
+  // handler suspends otherwise, if at all; data that nobody takes is discarded. kCancelled when the
+  // sender abandoned it, kProtocolError when it is not `size` bytes, kDeadlineExceeded.
   virtual Task<Result<void>> receive_data(PayloadSink& sink, std::size_t size) = 0;
-  // Sends data before the reply, cut into frames. Returns when `data` is referred to no more.
-  virtual Task<Result<void>> send_data(base::ConstBuffers data) = 0;
+  // Sends data before the reply, cut into frames. Returns when `source` is referred to no more.
+  virtual Task<Result<void>> send_data(PayloadSource& source, std::size_t size) = 0;
   // Sends data and the reply together when the handler returns; the bytes are copied here and now.
   // For small data that must be checked after the copy.
   virtual void stage_data(base::ConstBuffers data) = 0;
@@ -62,7 +71,7 @@ class RpcServer {
     Identity identity;
     RpcLimits limits;
     // Highest leader epoch this process knows; goes out in each frame. May be null.
-    const base::Epoch* epoch = nullptr;
+    base::Epoch* epoch = nullptr;
   };
   static std::unique_ptr<RpcServer> create(os::Env env, Options options);
   virtual ~RpcServer() = default;
@@ -87,12 +96,14 @@ class RpcServer {
 struct CallOptions {
   base::TimePoint deadline{};
   std::uint64_t trace_id = 0;
-  base::ConstBuffers data{};        // sent after the body
-  PayloadSink* data_sink = nullptr; // takes the data that comes before the reply
+  base::ConstBuffers data{};            // sent after the body
+  std::span<const base::MutableBuffer> data_room{};  // takes the data that comes before the reply
 };
 
 struct Reply {
+  Reply() = default;
   Bytes body;
+  std::size_t data_bytes = 0;  // that came before it
   PeerIdentity peer;        // who answered
   base::Epoch epoch{};      // as the frame said
 };
@@ -116,9 +127,10 @@ class RpcClient {
   static std::unique_ptr<RpcClient> create(os::Env env, Connector connector, Options options);
   virtual ~RpcClient() = default;
 
-  // Ends by the deadline. On return neither `body`, `options.data` nor the sink is touched any more:
-  // when a deadline hits while data is leaving, the connection is closed; while data is arriving, the
-  // rest is discarded. Errors of the server's handler come back as it gave them.
+  // Ends by the deadline. On return none of the caller's memory is touched any more: of a message that
+  // is still leaving the rest goes out as zeros and is abandoned, what still arrives is discarded; the
+  // connection and its other calls go on. Errors of the server's handler come back as it gave them.
+  // More data than `data_room` holds is kProtocolError.
   virtual Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) = 0;
 
   virtual bool connected() const = 0;

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "net/network.h"
-#include "os/executor.h"
+#include "os/sim_executor.h"
 
 namespace mooncake::net {
 
@@ -16,41 +16,43 @@ namespace mooncake::net {
 std::pair<std::unique_ptr<Channel>, std::unique_ptr<Channel>> make_channel_pair(
     os::Executor& executor);
 
-// What the simulated wire may do. Probabilities are per frame.
+// What the simulated wire may do. Probabilities are per message. A stream loses nothing by itself: a
+// lost message is one whose connection broke, and what had been sent may still be acted upon, late.
 struct SimFaults {
   base::Duration latency_min = std::chrono::microseconds(20);
   base::Duration latency_max = std::chrono::microseconds(200);
-  double lose = 0;        // the frame never arrives (a message, not a stream: later ones do)
-  double duplicate = 0;   // the frame arrives twice
-  double delay = 0;       // the frame arrives up to `late` later, after younger ones
+  double lose = 0;        // the connection breaks before the message arrives
+  double cut = 0;         // the connection breaks for its sender; the receiver still gets the message,
+                          // up to `late` later, and can't answer
+  double duplicate = 0;   // a request without data arrives once more, up to `late` later, under another
+                          // id whose reply is dropped
+  double stall = 0;       // this direction of the connection stands still for up to `late`
   base::Duration late = std::chrono::milliseconds(500);
-  double cut = 0;         // the connection breaks in the middle of the frame
   std::size_t copy_step = 512;  // payload bytes copied in one turn of the executor
 };
 
-// All hosts of one simulated cluster. Data frames are never lost or reordered on their own within a
-// message (a stream could not do that), only with the connection.
+// All hosts of one simulated cluster.
 class SimWorld {
  public:
-  SimWorld(os::Executor& executor, base::Random& random);
+  // Deliveries run on the receiving host's executor.
+  SimWorld(os::SimExecutor& executor, base::Random& random);
   ~SimWorld();
 
   SimFaults faults;
 
-  // The network as the host `name` sees it; addresses are "name:port". Lives as long as the world.
-  Network& host(const std::string& name);
+  // The network as the host `name` sees it; addresses are "name:port". Lives as long as the world. A
+  // host that is frozen receives nothing until it thaws; what it sent before still arrives.
+  Network& host(const std::string& name, os::SimHost& executor);
 
-  // SIGSTOP: nothing that this host sent or should receive moves until resume().
-  void stop(const std::string& name);
-  void resume(const std::string& name);
-  // kill -9: all its connections break (peers see it after a latency), its listeners are gone.
+  // kill -9: all its connections break (peers see it after a latency), its listeners are gone. A new
+  // host() of the same name is its next life.
   void kill(const std::string& name);
   // Frames between the two vanish until healed; connections stay.
   void partition(const std::string& a, const std::string& b);
   void heal();
 
   struct Counters {
-    std::uint64_t frames, lost, duplicated, delayed, cut;
+    std::uint64_t messages, lost, cut, duplicated, stalled;
   };
   Counters counters() const;
 

@@ -3,6 +3,7 @@
 // Production: a socket reactor (src/net). Tests and simulation: SimExecutor (os/sim_executor.h).
 #pragma once
 
+#include <cassert>
 #include <coroutine>
 #include <cstdint>
 #include <functional>
@@ -24,8 +25,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Runs `work` on the executor's thread, later, in order of posting. Any thread.
-  virtual void post(std::function<void()> work) = 0;
+  // Runs `work` on the executor's thread, later, in order of posting. Any thread. False when the
+  // executor has stopped, and the work is dropped; work accepted before that is run.
+  virtual bool post(std::function<void()> work) = 0;
 
   // Executor thread only, as all below. The work runs at `when` or soon after.
   virtual TimerId run_at(TimePoint when, std::function<void()> work) = 0;
@@ -73,12 +75,14 @@ class Completion {
   explicit Completion(Executor& executor) : executor_(executor) {}
   Completion(const Completion&) = delete;
   Completion& operator=(const Completion&) = delete;
+  ~Completion() { assert(!waiter_ && !resuming_); }
 
   // False when it was set before; the first value stays.
   bool set(T value) {
     if (value_) return false;
     value_.emplace(std::move(value));
     if (waiter_) {
+      resuming_ = true;
       executor_.post([waiter = std::exchange(waiter_, nullptr)] { waiter.resume(); });
     }
     return true;
@@ -87,10 +91,14 @@ class Completion {
 
   bool await_ready() const noexcept { return value_.has_value(); }
   void await_suspend(std::coroutine_handle<> caller) noexcept { waiter_ = caller; }
-  T await_resume() { return std::move(*value_); }
+  T await_resume() {
+    resuming_ = false;
+    return std::move(*value_);
+  }
 
  private:
   Executor& executor_;
+  bool resuming_ = false;  // the waiter's resumption is in the queue
   std::optional<T> value_;
   std::coroutine_handle<> waiter_;
 };

@@ -40,18 +40,27 @@ CallRunner run_call(Task<T>* waiting, std::shared_ptr<BlockingCall<T>> call) {
   call->done.notify_one();
 }
 
+inline Task<bool> then_true(Task<void> task) {
+  co_await task;
+  co_return true;
+}
+
 }  // namespace detail
 
-// Runs `task` on the executor and blocks this thread until it has ended. For the blocking facades at
-// the edge; never on the executor's own thread. Deadlines are the task's business: when this returns,
-// the task has ended and touches nothing any more.
+// Runs `task` on the executor and blocks this thread until it has ended; nothing when the executor has
+// stopped before it could begin. For the blocking facades at the edge; never on the executor's own
+// thread. Deadlines are the task's business: when this returns, the task has ended and touches nothing
+// any more.
 template <typename T>
-T run_blocking(Executor& executor, Task<T> task) {
+std::optional<T> run_blocking(Executor& executor, Task<T> task) {
   assert(!executor.on_this_thread());
   auto call = std::make_shared<detail::BlockingCall<T>>();
-  executor.post([&task, call] { detail::run_call<T>(&task, call); });
+  if (!executor.post([&task, call] { detail::run_call<T>(&task, call); })) return std::nullopt;
   call->done.wait(false, std::memory_order_acquire);
-  return std::move(*call->value);
+  return std::move(call->value);
+}
+inline bool run_blocking(Executor& executor, Task<void> task) {
+  return run_blocking(executor, detail::then_true(std::move(task))).has_value();
 }
 
 }  // namespace mooncake::os

@@ -30,7 +30,7 @@ class SimExecutor final : public Executor {
   // Drops what is still queued without running it.
   ~SimExecutor() override;
 
-  void post(std::function<void()> work) override;
+  bool post(std::function<void()> work) override;
   TimerId run_at(TimePoint when, std::function<void()> work) override;
   bool cancel(TimerId timer) override;
   bool on_this_thread() const override { return running_; }
@@ -72,6 +72,30 @@ class SimExecutor final : public Executor {
   std::size_t ready_head_ = 0;
   std::multimap<TimePoint, std::pair<TimerId, std::function<void()>>> timers_;
   std::uint64_t next_timer_ = 1;
+};
+
+// One node's executor inside a SimExecutor: it can be stopped as by SIGSTOP, or die.
+class SimHost final : public Executor {
+ public:
+  explicit SimHost(SimExecutor& world) : world_(world) {}
+
+  bool post(std::function<void()> work) override;
+  TimerId run_at(TimePoint when, std::function<void()> work) override;
+  bool cancel(TimerId timer) override;
+  bool on_this_thread() const override { return world_.on_this_thread(); }
+  const base::Clock& clock() const override { return world_.clock(); }
+
+  // Nothing of this host runs until thaw(); then everything that has become due runs at once.
+  void freeze() { frozen_ = true; }
+  void thaw();
+  bool frozen() const { return frozen_; }
+
+ private:
+  void run_or_keep(std::function<void()> work);
+
+  SimExecutor& world_;
+  bool frozen_ = false;
+  std::vector<std::function<void()>> kept_;
 };
 
 }  // namespace mooncake::os
