@@ -21,4 +21,9 @@ std::uint64_t hash64(std::string_view bytes, std::uint64_t seed);
 // CRC-32C (Castagnoli), as in iSCSI. `crc` chains: crc32c(b, crc32c(a)) == crc32c(ab).
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t crc = 0);
 
+namespace detail {
+// The same by table, for processors without the instruction and for the test that compares both.
+std::uint32_t crc32c_portable(std::span<const std::byte> bytes, std::uint32_t crc);
+}  // namespace detail
+
 }  // namespace mooncake::base

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace mooncake::base {
 
@@ -60,7 +61,11 @@ struct Uuid {
 // "<high>-<low>" in decimal, as the published API prints it.
 std::string to_string(const Uuid& id);
 
+// 32 hex digits, dashes anywhere: "0f5b3a2c-...". The invalid Uuid for anything else.
+Uuid parse_hex_uuid(std::string_view text);
+
 // This boot of this machine: equal on all its processes, other after a reboot or on another machine.
+// Invalid where the kernel doesn't tell: then no peer counts as being on this host.
 Uuid boot_id();
 
 }  // namespace mooncake::base

@@ -32,10 +32,10 @@ class Histogram {
   // 256 B .. 16 GiB, powers of two.
   static std::vector<double> size_bounds();
 
-  void observe(double value);
+  void observe(double value);  // NaN is passed over
   std::uint64_t count() const;
   double sum() const;
-  // Upper bound of the bucket in which the quantile lies; 0 when empty.
+  // Upper bound of the bucket in which the quantile lies: infinity above all bounds, 0 when empty.
   double quantile(double q) const;
   const std::vector<double>& bounds() const { return bounds_; }
   std::vector<std::uint64_t> buckets() const;  // not cumulative; last = above all bounds
@@ -53,6 +53,7 @@ class MetricsRegistry {
   MetricsRegistry();
   ~MetricsRegistry();
 
+  // The same name and labels again give the same counter or histogram; a gauge is added once.
   Counter& counter(const std::string& name, const std::string& help, Labels labels = {});
   Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds);
   // Read when exposed, on the exposing thread.

@@ -1,6 +1,7 @@
 // Random numbers of one executor: seeded, repeatable, not for secrets. Not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 

@@ -83,11 +83,15 @@ class [[nodiscard]] Task {
   ~Task() { destroy(); }
 
   bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> caller) noexcept {
+  // Runs the task up to its first suspension; false, go on, when it has ended by then.
+  bool await_suspend(std::coroutine_handle<> caller) noexcept {
     assert(handle_ && !handle_.done());
-    handle_.promise().continuation = caller;
-    handle_.promise().started = true;
-    return handle_;
+    auto& promise = handle_.promise();
+    promise.started = true;
+    handle_.resume();
+    if (promise.ended) return false;
+    promise.continuation = caller;
+    return true;
   }
   T await_resume() { return handle_.promise().take(); }
 
