@@ -5,9 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -26,26 +24,29 @@ inline constexpr std::uint64_t kExtentUnit = 4096;
 // bytes, in the same message. The key's text follows it on the wire.
 struct ExtentRecord {
   std::uint64_t version = 0;   // base::Version
-  std::uint64_t size = 0;      // of the object's bytes in this extent
-  std::uint64_t checksum = 0;  // xxh3-64 of them; only with kHasChecksum
-  std::uint32_t tenant = 0;    // 0 = default
+  std::uint64_t size = 0;      // of the object
+  std::uint64_t checksum = 0;  // xxh3-64 of its bytes; only with kHasChecksum
+  std::uint64_t group = 0;     // hash of the group's name; 0 = none
+  std::uint16_t tenant = 0;    // 0 = default
   std::uint16_t key_length = 0;
   std::uint8_t kind = 0;       // RecordKind
   std::uint8_t flags = 0;      // RecordFlags
+  std::uint8_t replicas = 1;   // that the grant gave
+  std::uint8_t reserved = 0;
 };
-static_assert(sizeof(ExtentRecord) == 32);
+static_assert(sizeof(ExtentRecord) == 40);
 enum RecordKind : std::uint8_t { kPut = 1, kUpsert = 2 };
 enum RecordFlags : std::uint8_t { kHasChecksum = 1 };
 inline constexpr std::size_t kMaxKeyLength = 4096;
 
-// Executor thread of the owner only; the words may be read by anyone who maps them.
 class ExtentTable {
  public:
   // For a segment of `size` bytes. The words live in shared memory beside the segment.
   static Result<std::unique_ptr<ExtentTable>> create(std::uint64_t size);
   ~ExtentTable();
 
-  // A write under way. Fenced when a younger write takes any of its bytes, or by fence_all().
+  // A write under way: one message's part of an extent. Fenced when a younger write takes any of the
+  // extent's bytes, when the extent has been completed by others, or by fence_all().
   class Ticket {
    public:
     Ticket() = default;
@@ -55,55 +56,57 @@ class ExtentTable {
     friend class ExtentTable;
     std::uint64_t id_ = 0;
   };
+  enum class Begin : std::uint8_t {
+    kStarted,          // the first part of this version: what lay there before is gone
+    kJoined,           // another part (or another try) of a version that is being written
+    kAlreadyComplete,  // this very version is there: no ticket, send the bytes to a sink, it is a success
+  };
+  struct BeginOutcome {
+    Begin kind = Begin::kStarted;
+    Ticket ticket;
+  };
 
-  // Opens a write under a grant: the extents it overlaps are gone from here on, and writes still under
-  // way there are fenced. kGrantRefused when an overlapped extent is of the same or a younger version
-  // (unless it is this very grant and complete or fenced: a repeated write is refused too, since the
-  // first may have been published). `offset` is a multiple of kExtentUnit; offset + length <= size.
-  Result<Ticket> begin_write(std::uint64_t offset, std::uint64_t length, const ExtentRecord& record,
-                             std::string_view key);
+  // Opens a write of [offset, offset + length) inside the extent [extent, extent + record.size), under
+  // the grant record.version. kGrantRefused when an overlapped extent is younger, or of the same
+  // version but another shape, or when the version is not above the floor. kInvalidArgument when the
+  // extent doesn't begin on a unit or leaves the segment, or the part leaves the extent.
+  Result<BeginOutcome> begin_write(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
+                                   const ExtentRecord& record, std::string_view key);
   // Ask before each byte is placed: false sends the rest to a sink.
   bool may_write(const Ticket& ticket) const;
-  // The bytes are there. kGrantRefused when the ticket was fenced in the meantime.
+  // The part's bytes are there. When all of the extent's are, it becomes readable. kGrantRefused when
+  // the ticket was fenced in the meantime (unless by completion of the same version: that is success).
   Result<void> commit(Ticket ticket);
-  // The bytes are not all there, and never will be. The extent stays unreadable.
+  // The part's bytes are not all there, and never will be by this ticket.
   void abandon(Ticket ticket);
 
-  // Ask before and after a copy: true when `offset` starts a complete extent of this generation that
-  // has at least `length` bytes.
-  bool readable(std::uint64_t offset, std::uint64_t length, Generation promised) const;
+  // Ask before and after a copy of [offset, offset + length) out of the extent that begins at `extent`:
+  // true when it is complete, of this generation, and has those bytes.
+  bool readable(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
+                Generation promised) const;
 
   struct Extent {
-    std::uint64_t length = 0;  // of the granted range
     Generation generation{};
     ExtentRecord record;
     std::string key;
   };
   const Extent* find(std::uint64_t offset) const;
-  std::size_t extents() const { return extents_.size(); }
-  std::size_t writes_under_way() const { return writes_.size(); }
+  std::size_t extents() const;
+  std::size_t writes_under_way() const;
 
-  // Nothing lands any more under any ticket, nothing is readable. For unmount.
-  void fence_all();
+  // Nothing lands any more under any ticket, nothing is readable, and versions up to `floor` are refused
+  // from here on. For unmount.
+  void fence_all(Version floor);
+  // The youngest version ever seen here.
+  Version newest() const { return newest_; }
 
   std::span<const std::atomic<std::uint64_t>> words() const;
 
  private:
-  struct Write {
-    std::uint64_t offset = 0;
-    std::uint64_t length = 0;
-    bool fenced = false;
-  };
+  struct State;
   ExtentTable() = default;
-  void set_word(std::uint64_t offset, Generation generation);
-  void drop_overlapped(std::uint64_t offset, std::uint64_t length);
-
-  std::uint64_t size_ = 0;
-  std::uint64_t words_bytes_ = 0;
-  std::atomic<std::uint64_t>* words_ = nullptr;
-  std::map<std::uint64_t, Extent> extents_;          // by offset, disjoint
-  std::map<std::uint64_t, Write> writes_;            // by ticket id
-  std::uint64_t next_ticket_ = 1;
+  std::unique_ptr<State> state_;
+  Version newest_;
 };
 
 }  // namespace mooncake::memory

@@ -4,13 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
-#include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "memory/extent_table.h"
 #include "mooncake/result.h"
@@ -22,6 +19,8 @@ enum class RegionKey : std::uint64_t {};
 
 enum class Permission : std::uint8_t { kReadWrite, kReadOnly };
 
+struct RegistrationState;
+
 // One live registration. `extents` makes it guarded: then every access must name a generation or grant.
 struct Region {
   std::uint64_t base = 0;
@@ -32,37 +31,64 @@ struct Region {
   std::shared_ptr<ExtentTable> extents;
 };
 
+// One admitted access. Holds no memory alive: it says whether the access is still meant, and lets
+// unregistration wait for its end. Ask live() before each copy, on the executor's thread.
+class Access {
+ public:
+  Access() = default;
+  explicit Access(std::shared_ptr<RegistrationState> state);
+  Access(Access&&) noexcept = default;
+  Access& operator=(Access&& other) noexcept;
+  ~Access();  // ends the access
+
+  // False once the registration has been taken back: the rest goes to a sink, or comes out as zeros.
+  bool live() const;
+  const Region& region() const;
+
+ private:
+  std::shared_ptr<RegistrationState> state_;
+};
+
 // Registering an equal or overlapping range again succeeds and is counted: a range is accessible while
-// at least one registration covers it. O(log n). Thread-safe.
+// at least one registration covers it. Only guarded memory is exclusive: no other registration may
+// overlap it. O(log n). Thread-safe.
 class Registry {
  public:
-  explicit Registry(std::uint64_t key_seed);
+  // Keys come from `random`; by default from the kernel.
+  explicit Registry(std::function<std::uint64_t()> random = {});
+  ~Registry();
 
-  // kInvalidArgument when empty, wrapping around, or not mapped (checked against the kernel's view).
+  // kInvalidArgument when empty, wrapping around, not mapped (checked against the kernel's view), or
+  // in conflict with guarded memory.
   Result<Region> add(std::uint64_t base, std::uint64_t length, std::string_view location = "*",
                      Permission permission = Permission::kReadWrite,
                      std::shared_ptr<ExtentTable> extents = nullptr);
   // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered when
-  // there is none. Accesses that were admitted before are the engine's to end (transfer/access.h).
-  Result<void> remove(std::uint64_t base);
+  // there is none. From here on its accesses are not live; `accesses` of the returned handle tells how
+  // many have not ended yet.
+  class Removed {
+   public:
+    explicit Removed(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {}
+    std::size_t accesses() const;
 
-  // The region that covers [base, base + length) under this key; kAddressNotRegistered, or
+   private:
+    std::shared_ptr<RegistrationState> state_;
+  };
+  Result<Removed> remove(std::uint64_t base);
+
+  // Admits an access of a peer to [base, base + length) under this key. kAddressNotRegistered, or
   // kRegionKeyMismatch when the range is registered under another key by now.
-  Result<Region> check(std::uint64_t base, std::uint64_t length, RegionKey key) const;
+  Result<Access> admit(std::uint64_t base, std::uint64_t length, RegionKey key) const;
   // Any region that covers the range: for descriptors, and for accesses from this process.
   Result<Region> find(std::uint64_t base, std::uint64_t length) const;
 
   std::size_t size() const;
   // Rises with every change; a descriptor of an older generation may be out of date.
   std::uint64_t generation() const;
-  std::vector<Region> list(std::size_t most) const;
 
  private:
-  mutable std::shared_mutex mutex_;                 // guards all below
-  std::multimap<std::uint64_t, Region> by_base_;
-  std::uint64_t longest_ = 0;                       // of all live regions; bounds the backward search
-  std::uint64_t generation_ = 0;
-  std::uint64_t next_key_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace mooncake::memory

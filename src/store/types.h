@@ -14,6 +14,9 @@ inline constexpr std::size_t kMaxBatch = 4096;           // items of one message
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 
+// One store client; drawn at its start, never that of a process or engine.
+enum class ClientId : std::uint64_t {};
+
 // Where one replica lies: a segment's slot in the Master's table, and the extent's first unit.
 struct Placement {
   std::uint32_t segment = 0;
@@ -34,7 +37,7 @@ struct SegmentAddress {
   std::string host;      // for placement on distinct hosts
   base::Uuid id;
   base::SegmentIncarnation incarnation{};
-  base::Incarnation owner{};
+  base::Incarnation owner{};  // of the engine that serves it
   std::uint64_t base = 0;
   std::uint64_t size = 0;
   std::uint64_t region_key = 0;

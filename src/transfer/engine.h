@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,15 +20,15 @@
 namespace mooncake::transfer {
 
 struct EngineOptions {
+  EngineOptions() = default;  // no aggregate: see base/task.h
   net::Identity identity;      // name is filled in from the bound address
   net::Address listen;         // port 0 = a free one
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
   net::RpcLimits limits;
-  base::Duration fence_timeout = std::chrono::seconds(2);
   std::uint32_t max_attempts = 3;
 };
 
-// One part of a batch. `peer_name` of an own segment is Engine::name().
+// One entry of a batch.
 struct EngineRequest {
   Slice slice;                  // without key: the engine fetches it, unless it is given here
   SegmentHandle target{};
@@ -61,8 +62,9 @@ class Engine {
 
   // Moves the batch: plans, slices, executes, retries a failed attempt on another path or connection
   // after the older attempt is fenced. Sets each request's slice.code. Ends by `deadline`; on return no
-  // local byte is touched any more.
-  virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline) = 0;
+  // local byte is touched any more. `moved`, if given, is raised by the bytes that each transport moved.
+  virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
+                              std::map<std::string, std::uint64_t>* moved = nullptr) = 0;
 
   // Which transports reach this segment, best first, with the reason; for the doctor and the benches.
   struct PathChoice {

@@ -9,12 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/buffers.h"
 #include "base/ids.h"
 #include "base/task.h"
 #include "memory/registry.h"
 #include "mooncake/result.h"
 #include "mooncake/transfer.h"
 #include "net/address.h"
+#include "net/handshake.h"
+#include "net/rpc.h"
 #include "os/env.h"
 
 namespace mooncake::transfer {
@@ -48,15 +51,16 @@ struct Peer {
   bool same_host = false;
 };
 
-// Bytes of one request entry, or a part of them.
+// Bytes of one request entry, or a part of them. What it points to outlives the call.
 struct Slice {
   Opcode opcode = Opcode::kRead;
-  std::byte* local = nullptr;
+  std::span<const base::MutableBuffer> local;   // scattered here; one after the other there
   std::uint64_t remote = 0;
-  std::uint64_t length = 0;
+  std::uint64_t length = 0;                     // the sum of `local`
   memory::RegionKey key{};
   std::uint64_t guard = 0;                      // 0 = plain memory
-  const memory::ExtentRecord* record = nullptr; // guarded writes; outlives the call
+  std::uint64_t extent = 0;                     // guarded memory: where the object's extent begins
+  const memory::ExtentRecord* record = nullptr; // guarded writes
   std::string_view record_key;
   Code code = Code::kOk;                        // result, set by the transport
 };
@@ -66,6 +70,7 @@ struct AttemptId {
   std::uint64_t batch = 0;
   std::uint32_t slice = 0;
   std::uint32_t attempt = 0;
+  std::uint64_t oldest_open_batch = 0;
 };
 
 // Executor thread only.
@@ -90,12 +95,18 @@ class Transport {
   virtual Task<void> stop() = 0;
 };
 
-class Engine;
+// What the engine lends its transports.
+struct TransportContext {
+  os::Env env;
+  const net::Identity& identity;
+  memory::Registry& registry;
+  net::RpcServer& server;  // to serve peers of the same transport
+};
 
 // One row of the built-in table.
 struct TransportEntry {
   std::string_view name;
-  std::unique_ptr<Transport> (*create)(Engine& engine);
+  std::unique_ptr<Transport> (*create)(const TransportContext& context);
 };
 std::span<const TransportEntry> builtin_transports();
 

@@ -24,6 +24,7 @@ using base::Task;
 using base::TimePoint;
 
 struct ClientOptions {
+  ClientOptions() = default;  // no aggregate: see base/task.h
   net::RpcClient::Connector connect_to_master;  // sockets, or an in-process pair
   std::string master_name;                      // for messages
   net::Identity identity;
@@ -56,7 +57,8 @@ class Client {
                                       TimePoint deadline) = 0;
   // Reads each object into its item's parts. kInvalidArgument when they are too small.
   virtual Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) = 0;
-  // `allocate` is called once per found object with its index and size, and gives its place.
+  // `allocate` is called for each found object with its index and size, and gives its place; again
+  // when a retry finds another version, after which the earlier place is touched no more.
   using Allocate = std::function<std::span<std::byte>(std::size_t index, std::uint64_t size)>;
   virtual Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
                                             TimePoint deadline) = 0;

@@ -19,7 +19,6 @@
 namespace mooncake::store::master {
 
 using base::Epoch;
-using base::Incarnation;
 using base::TimePoint;
 using base::Version;
 
@@ -36,12 +35,13 @@ enum class CommandKind : std::uint8_t {
   kTick,       // no client: expiry of clients, release of what they left, eviction to the watermark
 };
 
+// In order: names, then what is asked.
 struct CommandItem {
   std::string_view key;
   std::uint64_t size = 0;
   Version version;
-  // kPublish: one for each replica of the grant, in order. A grant whose segment has been mounted anew
-  // since is refused.
+  // kPublish: one for each replica of the grant, in order; 0 = its bytes did not arrive, and its
+  // placement is freed. A segment that has been mounted anew since is refused. All 0: refused.
   std::span<const base::SegmentIncarnation> incarnations{};
 };
 
@@ -53,8 +53,14 @@ struct MountedSegment {
 // Points to what the caller keeps alive during apply().
 struct Command {
   CommandKind kind = CommandKind::kTick;
-  Incarnation client{};
-  std::uint64_t sequence = 0;  // of kGrant and kRemove: the same number is the same command
+  ClientId client{};
+  // kMount, kUnmount, kHeartbeat: the command's number; lower ones than seen are ignored (kStaleCommand).
+  // kGrant, kPublish, kRevoke, kRemove: of the first item, the others follow. What was answered for a
+  // number is answered again; numbers below `oldest_open` are kStaleCommand.
+  std::uint64_t sequence = 0;
+  std::uint64_t oldest_open = 0;
+  Epoch newest_epoch{};        // kMount: the core's epoch rises above it, or it answers kBusy
+  std::size_t budget = 4096;   // kTick: entries to visit at most
   std::uint32_t replicas = 1;
   bool force = false;
   std::string_view client_name;
@@ -80,14 +86,27 @@ struct Shortage {
   std::uint64_t unprepared = 0;   // not yet ready at the owners
 };
 
+// What the core decided beyond its answers; for checkers and counters now, for owners and the log later.
+struct Decision {
+  enum class Kind : std::uint8_t {
+    kPublished, kRemoved, kEvicted, kGrantExpired, kRevoked, kLost /* its segment went */ };
+  Kind kind{};
+  Version version;
+  std::uint64_t size = 0;
+  std::string key;
+};
+
 // One effect for each item (or segment) of the command, in order. `items` has room for all of them.
 struct Effects {
   std::span<Effect> items;
   std::optional<Shortage> shortage;
+  std::vector<Decision>* decisions = nullptr;  // null: not wanted
+  bool more = false;                           // kTick: the budget ended before the work did
 };
 
 struct CoreOptions {
   Epoch epoch{};
+  Epoch epoch_limit{};  // the highest that the server has stored; beyond it the core answers kBusy
   std::uint64_t hash_seed = 0;
   base::Duration lease_ttl = std::chrono::seconds(10);
   base::Duration client_ttl = std::chrono::seconds(10);
@@ -127,8 +146,11 @@ class Core {
 
   void apply(const Command& command, TimePoint now, Effects& effects);
 
-  // Raised when grants have used up an epoch's sequence numbers.
+  // Rises when grants have used up an epoch's sequence numbers, or a client has seen a higher one.
   Epoch epoch() const;
+  // After the server has stored a higher limit.
+  void extend_epochs(Epoch limit);
+  bool wants_epochs() const;  // close to the limit
   const Totals& totals() const;
   // How to reach a placement's segment; null when it is gone.
   const SegmentAddress* segment(std::uint32_t slot) const;

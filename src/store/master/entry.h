@@ -19,8 +19,8 @@ struct Entry {
   base::Version version;              // of the open grant or the published object
   std::uint64_t size = 0;
   std::uint64_t until = 0;            // ns: end of the lease; of the grant while kGranted
-  base::Incarnation writer{};         // who opened the write
-  std::uint64_t sequence = 0;         // of the writer's kGrant command
+  ClientId writer{};                  // who opened the write
+  std::uint64_t sequence = 0;         // of the item in the writer's kGrant command
   Placement placements[kMaxReplicas];
   std::uint32_t key = 0;              // in the key arena
   std::uint32_t queue_next = kNoEntry;  // eviction queue, and the list of open grants
@@ -33,6 +33,6 @@ struct Entry {
   std::uint8_t reserved = 0;
   std::uint32_t extents[kMaxReplicas] = {};  // allocator handles, beside each placement
 };
-static_assert(sizeof(Entry) == 128 - 4 || sizeof(Entry) == 128);
+static_assert(sizeof(Entry) == 128);
 
 }  // namespace mooncake::store::master
