@@ -58,8 +58,10 @@ def user_of(name):
 
 
 def public_module(rest):
+    """Module of include/mooncake/REST: listed, of the same name, or else the lowest floor."""
+    rules = layers()
     stem = rest.split("/")[0].split(".")[0]
-    return layers().public.get(stem, stem)
+    return rules.public.get(stem, stem if stem in rules.floor else "base")
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.M)

@@ -14,8 +14,9 @@ CPP = (".h", ".cpp", ".cc", ".cu", ".cuh", ".inc")
 @functools.cache
 def files():
     """All files git tracks or would track, as paths relative to the root."""
+    # safe.directory: the tree may belong to another user than the one who tests it.
     listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, check=True).stdout.decode()
     names = sorted(set(filter(None, listing.split("\0"))))
     return [name for name in names if (ROOT / name).is_file()]
