@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/buffers.h"
+#include "base/clock.h"
 #include "base/task.h"
 #include "net/frame.h"
 #include "mooncake/result.h"
@@ -24,7 +25,8 @@ using base::Task;
 class PayloadSink {
  public:
   virtual ~PayloadSink() = default;
-  // At least one byte, at most `remaining`; the next bytes of the payload go there.
+  // At least one byte, at most `remaining`; the next bytes of the payload go there. May be asked again
+  // without a commit, when no byte had arrived.
   virtual std::span<std::byte> prepare(std::size_t remaining) = 0;
   // `size` bytes of the last prepared span have been filled.
   virtual void commit(std::size_t size) = 0;
@@ -35,9 +37,10 @@ class PayloadSink {
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;
-  // At least one byte, at most `remaining`; valid until the next call.
+  // At least one byte, at most `remaining`; valid until the next call, and only while live().
   virtual base::ConstBuffer next(std::size_t remaining) = 0;
-  // False: abandon the message as soon as its current frame is whole.
+  // False: the memory is out of reach. The channel asks before each copy; it fills the frame with zeros
+  // of its own, and the message is abandoned as soon as its current frame is whole.
   virtual bool live() const { return true; }
 };
 
@@ -90,6 +93,9 @@ class Channel {
 
   // The frame version that the hello agreed upon.
   virtual void set_version(std::uint8_t version) = 0;
+  // A frame once begun must make progress within this time, else the channel closes with
+  // kDeadlineExceeded. For wires that can stand still; the default is 30 s.
+  virtual void set_stall_timeout(base::Duration) {}
   // Ends all waiting calls with `reason`. Idempotent. Bytes queued but not sent are dropped.
   virtual void close(Error reason) = 0;
   virtual bool closed() const = 0;

@@ -82,5 +82,8 @@ FrameBytes encode(FrameHeader header);
 // extensions for ever, so that any two builds can talk about their versions.
 Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderSize> bytes,
                            std::uint8_t version = kFrameVersion);
+// `bytes` are the header_length - 48 bytes after the header: extensions (type 0 is padding), and in the
+// last 4 bytes the CRC-32C of those before.
+Result<void> check_extensions(std::span<const std::byte> bytes);
 
 }  // namespace mooncake::net
