@@ -35,6 +35,8 @@ struct TransferOptions {
   std::string metadata_server = "P2PHANDSHAKE";
   // Both sides of every connection must show it; empty = open.
   std::string cluster_secret;
+  // False: nothing listens, and peers can't reach this engine; for a process alone.
+  bool serve = true;
   std::uint64_t memory_budget = 0;  // bytes for pools and receive buffers; 0 = no limit of our own
 };
 

@@ -133,6 +133,13 @@ class TaskGroup {
   }
   std::size_t running() const { return running_; }
 
+  // For work that is not a Task<void> but must end before the owner goes. leave() may end the owner:
+  // post it to the executor as the last thing.
+  void enter() { ++running_; }
+  void leave() {
+    if (--running_ == 0 && joiner_) std::exchange(joiner_, nullptr).resume();
+  }
+
   // Returns when no task runs any more. One joiner at a time.
   auto join() {
     struct Joiner {
@@ -158,7 +165,7 @@ class TaskGroup {
   static Runner run(TaskGroup* group, Task<void> task) {
     co_await task;
     { Task<void> ended = std::move(task); }
-    if (--group->running_ == 0 && group->joiner_) std::exchange(group->joiner_, nullptr).resume();
+    group->leave();
   }
 
   std::size_t running_ = 0;

@@ -1,0 +1,223 @@
+// Membership, and the calls that only ask the Master.
+#include "store/client/client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "store/client/client_impl.h"
+
+namespace mooncake::store {
+
+ClientImpl::Counters::Counters(base::MetricsRegistry& registry)
+    : put_bytes(registry.counter("mooncake_transfer_write_bytes", "Bytes of objects put")),
+      get_bytes(registry.counter("mooncake_transfer_read_bytes", "Bytes of objects got")),
+      hits(registry.counter("mooncake_client_get_hits_total", "Objects asked for and read")),
+      misses(registry.counter("mooncake_client_get_misses_total", "Objects asked for and not read")),
+      stored(registry.counter("mooncake_client_put_stored_total", "Objects put")),
+      put_failures(registry.counter("mooncake_client_put_failures_total",
+                                    "Objects that could not be put")),
+      stale_reads(registry.counter("mooncake_client_stale_reads_total",
+                                   "Reads whose extent held another version by then")),
+      mounts(registry.counter("mooncake_client_mounts_total", "Mounts at the Master")),
+      put_seconds(registry.histogram("mooncake_transfer_put_latency", "Seconds of a put call",
+                                     base::Histogram::latency_bounds())),
+      get_seconds(registry.histogram("mooncake_transfer_get_latency", "Seconds of a get call",
+                                     base::Histogram::latency_bounds())) {}
+
+ClientImpl::ClientImpl(os::Env env, transfer::Engine& engine, ClientOptions options)
+    : env_(env),
+      engine_(engine),
+      options_(std::move(options)),
+      id_(static_cast<ClientId>(env.random.next() | 1)),
+      master_(env, options_.master_name, options_.connect_to_master, options_.identity),
+      counters_(metrics_) {}
+
+Task<Result<std::unique_ptr<Client>>> Client::start(os::Env env, transfer::Engine& engine,
+                                                    ClientOptions options, TimePoint deadline) {
+  auto client = std::make_unique<ClientImpl>(env, engine, std::move(options));
+  Result<void> opened = co_await client->open(deadline);
+  if (!opened) {
+    co_await client->stop(env.now());
+    co_return fail(std::move(opened).error());
+  }
+  co_return std::unique_ptr<Client>(std::move(client));
+}
+
+Task<Result<void>> ClientImpl::open(TimePoint deadline) {
+  if (options_.segment_size > 0) {
+    auto segment = SegmentHolder::create(env_, engine_, options_.segment_size, options_.host,
+                                         options_.preparer, options_.budget);
+    if (!segment) co_return fail(std::move(segment).error());
+    segment_ = std::move(*segment);
+  }
+  Result<void> mounted = co_await mount(deadline);
+  if (!mounted) co_return mounted;
+  tasks_.start(keep_mounted());
+  co_return Result<void>();
+}
+
+Task<Result<void>> ClientImpl::mount(TimePoint deadline) {
+  std::vector<OwnSegment> segments;
+  if (segment_) {
+    Result<void> renewed = co_await segment_->renew(deadline);
+    if (!renewed) co_return renewed;
+    segments.push_back(segment_->description());
+  }
+  net::Bytes body = encode_mount(id_, ++membership_sequence_, master_.newest_epoch(),
+                                 engine_.name(), segments);
+  Result<net::Bytes> reply = co_await master_.call(net::Method::kMount, std::move(body), deadline);
+  if (!reply) co_return fail(std::move(reply).error().with_context("mount"));
+  Result<MountOutcome> outcome = decode_mount(*reply, segments.size());
+  if (!outcome) co_return fail(std::move(outcome).error());
+  for (Code code : outcome->codes) {
+    if (code != Code::kOk) co_return fail(code, fmt::format("mount {}", engine_.name()));
+  }
+  if (outcome->heartbeat > base::Duration::zero()) heartbeat_interval_ = outcome->heartbeat;
+  mounted_ = true;
+  counters_.mounts.add();
+  co_return Result<void>();
+}
+
+Task<Code> ClientImpl::heartbeat() {
+  std::vector<OwnSegment> segments;
+  if (segment_) segments.push_back(segment_->description());
+  const net::Bytes body = encode_heartbeat(id_, ++membership_sequence_, segments);
+  const TimePoint deadline = env_.now() + std::max<base::Duration>(heartbeat_interval_,
+                                                                   std::chrono::milliseconds(100));
+  Result<net::Bytes> reply =
+      co_await master_.call_once(net::Method::kHeartbeat, body, deadline);
+  co_return reply ? Code::kOk : reply.error().code();
+}
+
+Task<void> ClientImpl::keep_mounted() {
+  bool reported = false;
+  while (!stopping_) {
+    const bool preparing = segment_ && segment_->description().prepared < segment_->description().address.size;
+    const base::Duration interval = !mounted_  ? options_.remount_interval
+                                 : preparing ? heartbeat_interval_ / 20
+                                             : heartbeat_interval_;
+    co_await pause(interval);
+    if (stopping_) break;
+    const Code code = mounted_ ? co_await heartbeat() : Code::kClientNotFound;
+    if (stopping_) break;
+    if (code == Code::kOk) {
+      reported = false;
+      continue;
+    }
+    if (code != Code::kClientNotFound) {
+      if (!reported) {
+        base::log_warning("Master {}: {}; trying again", options_.master_name,
+                          code_info(code).text);
+      }
+      reported = true;
+      continue;
+    }
+    mounted_ = false;
+    Result<void> mounted = co_await mount(env_.now() + std::chrono::seconds(2));
+    if (mounted) {
+      base::log_warning("{}: mounted again at Master {}; what it held before is lost",
+                        engine_.name(), options_.master_name);
+    }
+  }
+}
+
+Task<void> ClientImpl::pause(base::Duration duration) {
+  os::Completion<bool> over(env_.executor);
+  pausing_ = &over;
+  const os::TimerId timer = env_.executor.run_at(env_.now() + duration, [&over] { over.set(true); });
+  co_await over;
+  pausing_ = nullptr;
+  env_.executor.cancel(timer);
+}
+
+Task<void> ClientImpl::stop(TimePoint deadline) {
+  if (!stopping_) {
+    stopping_ = true;
+    if (pausing_ != nullptr) pausing_->set(true);
+    if (mounted_) {
+      const net::Bytes body = encode_unmount(id_, ++membership_sequence_);
+      Result<net::Bytes> reply =
+          co_await master_.call_once(net::Method::kUnmount, body, deadline);
+      if (!reply) {
+        base::log_warning("{}: not unmounted: {}", engine_.name(), reply.error().message());
+      }
+      mounted_ = false;
+    }
+  }
+  co_await master_.stop();
+  co_await tasks_.join();
+  if (segment_) {
+    co_await segment_->retire(std::max(deadline, env_.now() + std::chrono::milliseconds(100)));
+    segment_.reset();
+  }
+}
+
+Result<void> ClientImpl::accept(std::span<const std::string_view> keys,
+                                std::vector<Code>& codes) const {
+  codes.assign(keys.size(), Code::kOk);
+  if (stopping_) return fail(Code::kNotReady, "the client is closed");
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i].empty() || keys[i].size() > kMaxKeyLength) codes[i] = Code::kInvalidArgument;
+  }
+  return {};
+}
+
+Task<std::vector<Code>> ClientImpl::exist(std::span<const std::string_view> keys,
+                                          TimePoint deadline) {
+  const CallUnderWay call(*this);
+  std::vector<Code> codes;
+  std::vector<std::pair<std::size_t, std::size_t>> messages;
+  if (Result<void> open = accept(keys, codes); !open) {
+    co_return std::vector<Code>(keys.size(), open.error().code());
+  }
+  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
+                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for (const auto& [first, size] : messages) {
+    net::Bytes body = encode_keys(id_, keys.subspan(first, size));
+    Result<net::Bytes> reply = co_await master_.call(net::Method::kExist, std::move(body), deadline);
+    Result<std::vector<Code>> found =
+        reply ? decode_codes(*reply, size) : Result<std::vector<Code>>(fail(reply.error()));
+    for (std::size_t i = 0; i < size; ++i) {
+      if (codes[first + i] != Code::kOk) continue;
+      codes[first + i] = found ? (*found)[i] : found.error().code();
+    }
+  }
+  co_return codes;
+}
+
+Task<std::vector<Code>> ClientImpl::remove(std::span<const std::string_view> keys, bool force,
+                                           TimePoint deadline) {
+  const CallUnderWay call(*this);
+  std::vector<Code> codes;
+  std::vector<std::pair<std::size_t, std::size_t>> messages;
+  if (Result<void> open = accept(keys, codes); !open) {
+    co_return std::vector<Code>(keys.size(), open.error().code());
+  }
+  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
+                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for (const auto& [first, size] : messages) {
+    CommandNumbers::Open numbers(numbers_, size);
+    net::Bytes body = encode_remove(id_, numbers.numbers(), keys.subspan(first, size), force);
+    Result<net::Bytes> reply =
+        co_await master_.call(net::Method::kRemove, std::move(body), deadline);
+    Result<std::vector<Code>> removed =
+        reply ? decode_codes(*reply, size) : Result<std::vector<Code>>(fail(reply.error()));
+    for (std::size_t i = 0; i < size; ++i) {
+      if (codes[first + i] != Code::kOk) continue;
+      codes[first + i] = removed ? (*removed)[i] : removed.error().code();
+    }
+  }
+  co_return codes;
+}
+
+SegmentHandle ClientImpl::target(const SegmentAddress& segment) {
+  if (segment.owner == engine_.identity().incarnation && segment.name == engine_.name()) {
+    return SegmentHandle::kLocal;
+  }
+  Result<net::Address> address = net::parse_address(segment.name, 0);
+  return engine_.open_address(segment.name, address ? *address : net::Address());
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,199 @@
+// Get: one question to the Master for the batch, then the bytes by generation. An extent that holds
+// another version by now is asked for once more, and is then a miss.
+#include <algorithm>
+
+#include "store/client/client_impl.h"
+
+namespace mooncake::store {
+
+namespace {
+
+// What asking the Master again may mend: the memory was reused, or its mount replaced.
+bool is_stale(Code code) {
+  return code == Code::kGenerationMismatch || code == Code::kRegionKeyMismatch ||
+         code == Code::kAddressNotRegistered;
+}
+
+constexpr int kQuestions = 2;
+
+}  // namespace
+
+// The objects of one message that are being read.
+struct ClientImpl::GetState {
+  PlacedBatch placed;
+  std::vector<std::size_t> asked;                       // positions of placed objects in the message
+  std::vector<std::vector<base::MutableBuffer>> rooms;  // by position in `asked`
+  std::vector<std::uint32_t> avoid;  // replica that failed before, by position in the message
+};
+
+Task<Result<PlacedBatch>> ClientImpl::locate(std::span<const std::string_view> keys,
+                                             TimePoint deadline) {
+  net::Bytes body = encode_keys(id_, keys);
+  Result<net::Bytes> reply = co_await master_.call(net::Method::kLocate, std::move(body), deadline);
+  if (!reply) co_return fail(std::move(reply).error());
+  co_return decode_locate(*reply, keys.size());
+}
+
+Task<std::vector<GetOutcome>> ClientImpl::sizes(std::span<const std::string_view> keys,
+                                                TimePoint deadline) {
+  const CallUnderWay call(*this);
+  std::vector<GetOutcome> outcomes(keys.size());
+  std::vector<Code> codes;
+  Result<void> open = accept(keys, codes);
+  std::vector<std::pair<std::size_t, std::size_t>> messages;
+  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
+                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for (const auto& [first, size] : messages) {
+    Result<PlacedBatch> placed = fail(Code::kNotReady);
+    if (open) placed = co_await locate(keys.subspan(first, size), deadline);
+    for (std::size_t i = 0; i < size; ++i) {
+      GetOutcome& outcome = outcomes[first + i];
+      outcome.code = placed ? placed->objects[i].code : placed.error().code();
+      if (codes[first + i] != Code::kOk) outcome.code = codes[first + i];
+      if (outcome.code == Code::kOk) outcome.size = placed->objects[i].size;
+    }
+  }
+  co_return outcomes;
+}
+
+Task<std::vector<GetOutcome>> ClientImpl::get(std::span<const GetItem> items, TimePoint deadline) {
+  std::vector<std::string_view> keys;
+  for (const GetItem& item : items) keys.push_back(item.key);
+  RoomFor room = [items](std::size_t index, std::uint64_t size) {
+    std::vector<base::MutableBuffer> parts;
+    for (MutableBytes part : items[index].parts) {
+      if (size == 0) break;
+      parts.push_back(part.first(std::min<std::uint64_t>(part.size(), size)));
+      size -= parts.back().size();
+    }
+    if (size > 0) parts.clear();
+    return parts;
+  };
+  co_return co_await get_all(std::move(keys), std::move(room), deadline);
+}
+
+Task<std::vector<GetOutcome>> ClientImpl::get(std::span<const std::string_view> keys,
+                                              Allocate allocate, TimePoint deadline) {
+  RoomFor room = [allocate = std::move(allocate)](std::size_t index, std::uint64_t size) {
+    std::vector<base::MutableBuffer> parts;
+    base::MutableBuffer place = allocate(index, size);
+    if (place.size() >= size) parts.push_back(place.first(size));
+    return parts;
+  };
+  std::vector<std::string_view> all(keys.begin(), keys.end());
+  co_return co_await get_all(std::move(all), std::move(room), deadline);
+}
+
+Task<std::vector<GetOutcome>> ClientImpl::get_all(std::vector<std::string_view> keys, RoomFor room,
+                                                  TimePoint deadline) {
+  const CallUnderWay call(*this);
+  const TimePoint begun = env_.now();
+  std::vector<GetOutcome> outcomes(keys.size());
+  std::vector<Code> codes;
+  if (Result<void> open = accept(keys, codes); !open) {
+    for (GetOutcome& outcome : outcomes) outcome.code = open.error().code();
+    co_return outcomes;
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) outcomes[i].code = codes[i];
+  std::vector<std::pair<std::size_t, std::size_t>> messages;
+  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
+                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for (const auto& [first, size] : messages) {
+    co_await get_some(std::span(keys).subspan(first, size), first, room,
+                      std::span(outcomes).subspan(first, size), deadline);
+  }
+  for (const GetOutcome& outcome : outcomes) {
+    (outcome.code == Code::kOk ? counters_.hits : counters_.misses).add();
+    if (outcome.code == Code::kOk) counters_.get_bytes.add(outcome.size);
+  }
+  counters_.get_seconds.observe(std::chrono::duration<double>(env_.now() - begun).count());
+  co_return outcomes;
+}
+
+Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::size_t first,
+                                const RoomFor& room, std::span<GetOutcome> outcomes,
+                                TimePoint deadline) {
+  std::vector<std::size_t> left;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (outcomes[i].code == Code::kOk) left.push_back(i);
+  }
+  GetState state;
+  state.avoid.assign(keys.size(), ~0u);
+  for (int question = 0; question < kQuestions && !left.empty(); ++question) {
+    std::vector<std::string_view> asked_keys;
+    for (std::size_t i : left) asked_keys.push_back(keys[i]);
+    Result<PlacedBatch> placed = co_await locate(asked_keys, deadline);
+    if (!placed) {
+      for (std::size_t i : left) outcomes[i].code = placed.error().code();
+      co_return;
+    }
+    state.placed = std::move(*placed);
+    state.asked = std::move(left);
+    left.clear();
+    state.rooms.assign(state.asked.size(), {});
+    for (std::size_t a = 0; a < state.asked.size(); ++a) {
+      PlacedObject& object = state.placed.objects[a];
+      if (object.code != Code::kOk) continue;
+      state.rooms[a] = room(first + state.asked[a], object.size);
+      if (state.rooms[a].empty()) object.code = Code::kInvalidArgument;
+    }
+    co_await read_found(state, deadline);
+    for (std::size_t a = 0; a < state.asked.size(); ++a) {
+      const PlacedObject& object = state.placed.objects[a];
+      const std::size_t i = state.asked[a];
+      outcomes[i].code = is_stale(object.code) ? Code::kObjectNotFound : object.code;
+      outcomes[i].size = object.size;
+      if (is_stale(object.code)) counters_.stale_reads.add();
+      const bool other_replica = object.code != Code::kOk && object.replicas.size() > 1 &&
+                                 code_info(object.code).domain != Domain::kStore;
+      if (is_stale(object.code) || other_replica) left.push_back(i);
+    }
+  }
+}
+
+std::size_t ClientImpl::choose_replica(const PlacedBatch& batch, const PlacedObject& object,
+                                       std::uint32_t avoid) const {
+  const std::size_t count = object.replicas.size();
+  const std::size_t start = count > 1 ? object.version.value() % count : 0;
+  std::size_t best = start;
+  for (std::size_t r = 0; r < count; ++r) {
+    const SegmentAddress& segment = batch.segments[object.replicas[r].first];
+    if (r != avoid && segment.owner == engine_.identity().incarnation) return r;
+  }
+  if (best == avoid && count > 1) best = (best + 1) % count;
+  return best;
+}
+
+// Reads all placed objects that have room; leaves each one's outcome in its code.
+Task<void> ClientImpl::read_found(GetState& state, TimePoint deadline) {
+  std::vector<transfer::EngineRequest> requests;
+  std::vector<std::size_t> request_of;
+  for (std::size_t a = 0; a < state.asked.size(); ++a) {
+    PlacedObject& object = state.placed.objects[a];
+    if (object.code != Code::kOk) continue;
+    std::uint32_t& avoid = state.avoid[state.asked[a]];
+    const std::size_t replica = choose_replica(state.placed, object, avoid);
+    avoid = static_cast<std::uint32_t>(replica);
+    const auto& [index, offset] = object.replicas[replica];
+    const SegmentAddress& segment = state.placed.segments[index];
+    transfer::EngineRequest request;
+    request.target = target(segment);
+    request.key_given = true;
+    request.slice.opcode = Opcode::kRead;
+    request.slice.local = state.rooms[a];
+    request.slice.remote = segment.base + offset;
+    request.slice.length = object.size;
+    request.slice.key = static_cast<memory::RegionKey>(segment.region_key);
+    request.slice.guard = static_cast<std::uint64_t>(base::complete(object.version));
+    request.slice.extent = segment.base + offset;
+    requests.push_back(request);
+    request_of.push_back(a);
+  }
+  if (requests.empty()) co_return;
+  co_await engine_.transfer(requests, deadline);
+  for (std::size_t r = 0; r < requests.size(); ++r) {
+    state.placed.objects[request_of[r]].code = requests[r].slice.code;
+  }
+}
+
+}  // namespace mooncake::store

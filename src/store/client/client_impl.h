@@ -1,0 +1,142 @@
+// ClientImpl: the parts of Client that its source files share.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/client/client.h"
+#include "store/client/master_link.h"
+#include "store/client/own_segment.h"
+
+namespace mooncake::store {
+
+// Items of one message to the Master; also bounded by the bytes of their keys.
+inline constexpr std::size_t kItemsPerMessage = 1024;
+inline constexpr std::size_t kKeyBytesPerMessage = 4u << 20;
+static_assert(kItemsPerMessage <= kMaxBatch);
+
+class ClientImpl final : public Client {
+ public:
+  ClientImpl(os::Env env, transfer::Engine& engine, ClientOptions options);
+
+  Task<Result<void>> open(TimePoint deadline);
+  Task<void> stop(TimePoint deadline) override;
+
+  Task<std::vector<Code>> put(std::span<const PutItem> items, ReplicateConfig config,
+                              TimePoint deadline) override;
+  Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) override;
+  Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
+                                    TimePoint deadline) override;
+  Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
+                                TimePoint deadline) override;
+  Task<std::vector<GetOutcome>> sizes(std::span<const std::string_view> keys,
+                                      TimePoint deadline) override;
+  Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
+                                 TimePoint deadline) override;
+
+  bool mounted() const override { return mounted_; }
+  base::MetricsRegistry& metrics() override { return metrics_; }
+  const memory::ExtentTable* extents() const override {
+    return segment_ ? segment_->extents() : nullptr;
+  }
+
+ private:
+  struct PutState;
+  struct GetState;
+  // Where the bytes of one object go; empty when there is no room.
+  using RoomFor =
+      std::function<std::vector<base::MutableBuffer>(std::size_t index, std::uint64_t size)>;
+
+  // Membership (client.cpp).
+  Task<Result<void>> mount(TimePoint deadline);
+  Task<void> keep_mounted();
+  Task<Code> heartbeat();
+  Task<void> pause(base::Duration duration);  // until stop() at most
+  Result<void> accept(std::span<const std::string_view> keys, std::vector<Code>& codes) const;
+
+  // Put (client_put.cpp). Each works on the items of one message.
+  Task<void> put_some(std::span<const PutItem> items, std::span<Code> codes, ReplicateConfig config,
+                      TimePoint deadline);
+  Task<Result<PlacedBatch>> grant(std::span<const std::string_view> keys,
+                                  std::span<const std::uint64_t> sizes, ReplicateConfig config,
+                                  Numbers numbers, TimePoint deadline);
+  Task<void> write_and_publish(PutState& state, TimePoint deadline);
+  void plan_writes(PutState& state);
+  Task<void> finish(net::Method method, std::span<const FinishItem> items,
+                    std::span<Code> codes, TimePoint deadline);
+
+  // Get (client_get.cpp).
+  Task<std::vector<GetOutcome>> get_all(std::vector<std::string_view> keys, RoomFor room,
+                                        TimePoint deadline);
+  Task<void> get_some(std::span<const std::string_view> keys, std::size_t first, const RoomFor& room,
+                      std::span<GetOutcome> outcomes, TimePoint deadline);
+  Task<Result<PlacedBatch>> locate(std::span<const std::string_view> keys, TimePoint deadline);
+  Task<void> read_found(GetState& state, TimePoint deadline);
+  std::size_t choose_replica(const PlacedBatch& batch, const PlacedObject& object,
+                             std::uint32_t avoid) const;
+
+  SegmentHandle target(const SegmentAddress& segment);
+
+  os::Env env_;
+  transfer::Engine& engine_;
+  ClientOptions options_;
+  const ClientId id_;
+  MasterLink master_;
+  CommandNumbers numbers_;
+  std::uint64_t membership_sequence_ = 0;
+  std::unique_ptr<SegmentHolder> segment_;
+  base::Duration heartbeat_interval_ = std::chrono::seconds(1);
+  bool mounted_ = false;
+  bool stopping_ = false;
+  os::Completion<bool>* pausing_ = nullptr;
+  base::TaskGroup tasks_;  // keep_mounted(), and the calls under way
+
+  // Keeps the client alive until the call that holds it has returned.
+  class CallUnderWay {
+   public:
+    explicit CallUnderWay(ClientImpl& client) : client_(client) { client.tasks_.enter(); }
+    CallUnderWay(const CallUnderWay&) = delete;
+    CallUnderWay& operator=(const CallUnderWay&) = delete;
+    ~CallUnderWay() {
+      client_.env_.executor.post([&group = client_.tasks_] { group.leave(); });
+    }
+
+   private:
+    ClientImpl& client_;
+  };
+
+  base::MetricsRegistry metrics_;
+  struct Counters {
+    explicit Counters(base::MetricsRegistry& registry);
+    base::Counter& put_bytes;
+    base::Counter& get_bytes;
+    base::Counter& hits;
+    base::Counter& misses;
+    base::Counter& stored;
+    base::Counter& put_failures;
+    base::Counter& stale_reads;
+    base::Counter& mounts;
+    base::Histogram& put_seconds;
+    base::Histogram& get_seconds;
+  } counters_;
+};
+
+// Cuts `count` items into messages: calls `each(first, size)` with ranges whose keys fit together.
+template <typename KeyOf, typename Each>
+void for_each_message(std::size_t count, KeyOf key_of, Each each) {
+  std::size_t first = 0;
+  while (first < count) {
+    std::size_t size = 0, bytes = 0;
+    while (first + size < count && size < kItemsPerMessage &&
+           (size == 0 || bytes + key_of(first + size).size() <= kKeyBytesPerMessage)) {
+      bytes += key_of(first + size).size();
+      ++size;
+    }
+    each(first, size);
+    first += size;
+  }
+}
+
+}  // namespace mooncake::store

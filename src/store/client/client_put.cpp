@@ -1,0 +1,235 @@
+// Put: grant, data with record, publish; batched, and idempotent by numbered commands.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "store/client/client_impl.h"
+
+namespace mooncake::store {
+
+namespace {
+
+// Kept back from a put's deadline, so that a writer whose data is late can still give its room back.
+base::Duration time_to_finish(base::Duration left) {
+  return std::min<base::Duration>(left / 8, std::chrono::milliseconds(250));
+}
+
+std::uint64_t size_of(const PutItem& item) {
+  std::uint64_t size = 0;
+  for (ConstBytes part : item.parts) size += part.size();
+  return size;
+}
+
+}  // namespace
+
+// The items of one message that were granted, and the transfers that fill them.
+struct ClientImpl::PutState {
+  std::span<const PutItem> items;
+  std::span<Code> codes;
+  Numbers numbers;
+  PlacedBatch placed;                 // one object for each of `asked`
+  std::vector<std::size_t> asked;     // indexes into items
+  std::vector<std::vector<base::MutableBuffer>> parts;  // by position in `asked`
+  std::vector<memory::ExtentRecord> records;
+  std::vector<transfer::EngineRequest> requests;
+  std::vector<std::pair<std::size_t, std::size_t>> request_of;  // request -> (asked, replica)
+};
+
+Task<std::vector<Code>> ClientImpl::put(std::span<const PutItem> items, ReplicateConfig config,
+                                        TimePoint deadline) {
+  const CallUnderWay call(*this);
+  const TimePoint begun = env_.now();
+  std::vector<std::string_view> keys;
+  keys.reserve(items.size());
+  for (const PutItem& item : items) keys.push_back(item.key);
+  std::vector<Code> codes;
+  if (Result<void> open = accept(keys, codes); !open) {
+    co_return std::vector<Code>(items.size(), open.error().code());
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (size_of(items[i]) == 0) codes[i] = Code::kInvalidArgument;
+  }
+  std::vector<std::pair<std::size_t, std::size_t>> messages;
+  for_each_message(items.size(), [&](std::size_t i) { return keys[i]; },
+                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for (const auto& [first, size] : messages) {
+    co_await put_some(items.subspan(first, size), std::span(codes).subspan(first, size), config,
+                      deadline);
+  }
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (codes[i] == Code::kOk) {
+      counters_.stored.add();
+      counters_.put_bytes.add(size_of(items[i]));
+    } else if (codes[i] != Code::kObjectExists) {
+      counters_.put_failures.add();
+    }
+  }
+  counters_.put_seconds.observe(std::chrono::duration<double>(env_.now() - begun).count());
+  co_return codes;
+}
+
+// One message's items. What finds no room because memory is still being prepared is asked for again,
+// under new numbers, until the deadline.
+Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> codes,
+                                ReplicateConfig config, TimePoint deadline) {
+  std::vector<std::size_t> left;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (codes[i] == Code::kOk) left.push_back(i);
+  }
+  while (!left.empty()) {
+    PutState state;
+    state.items = items;
+    state.codes = codes;
+    state.asked = std::move(left);
+    left.clear();
+    std::vector<std::string_view> keys;
+    std::vector<std::uint64_t> sizes;
+    for (std::size_t i : state.asked) {
+      keys.push_back(items[i].key);
+      sizes.push_back(size_of(items[i]));
+    }
+    // Open until the writes are published or given back: the Master takes an open grant whose number is
+    // no longer open for abandoned.
+    const CommandNumbers::Open numbers(numbers_, keys.size());
+    state.numbers = numbers.numbers();
+    Result<PlacedBatch> placed = co_await grant(keys, sizes, config, state.numbers, deadline);
+    if (!placed) {
+      for (std::size_t i : state.asked) codes[i] = placed.error().code();
+      co_return;
+    }
+    state.placed = std::move(*placed);
+    for (std::size_t a = 0; a < state.asked.size(); ++a) {
+      const Code code = state.placed.objects[a].code;
+      codes[state.asked[a]] = code;
+      if (code == Code::kSpaceInPreparation) left.push_back(state.asked[a]);
+    }
+    co_await write_and_publish(state, deadline);
+    if (left.empty()) co_return;
+    const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
+    if (again >= deadline) {
+      for (std::size_t i : left) codes[i] = Code::kNoSpace;
+      co_return;
+    }
+    co_await env_.executor.sleep_until(again);
+  }
+}
+
+Task<Result<PlacedBatch>> ClientImpl::grant(std::span<const std::string_view> keys,
+                                            std::span<const std::uint64_t> sizes,
+                                            ReplicateConfig config, Numbers numbers,
+                                            TimePoint deadline) {
+  net::Bytes body = encode_grant(id_, numbers, keys, sizes, config.replica_num);
+  Result<net::Bytes> reply = co_await master_.call(net::Method::kGrant, std::move(body), deadline);
+  if (!reply) co_return fail(std::move(reply).error());
+  Result<PlacedBatch> placed = decode_grant(*reply, keys.size());
+  if (!placed) co_return placed;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (const auto& [segment, offset] : placed->objects[i].replicas) {
+      if (sizes[i] > placed->segments[segment].size - offset) {
+        co_return fail(Code::kProtocolError, "Master's grant is smaller than what was asked");
+      }
+    }
+  }
+  co_return placed;
+}
+
+void ClientImpl::plan_writes(PutState& state) {
+  const std::size_t count = state.asked.size();
+  state.parts.resize(count);
+  state.records.resize(count);
+  for (std::size_t a = 0; a < count; ++a) {
+    const PlacedObject& object = state.placed.objects[a];
+    if (object.code != Code::kOk) continue;
+    const PutItem& item = state.items[state.asked[a]];
+    for (ConstBytes part : item.parts) {
+      // A write only reads its local side; slices of both directions share one type.
+      state.parts[a].emplace_back(const_cast<std::byte*>(part.data()), part.size());
+    }
+    memory::ExtentRecord& record = state.records[a];
+    record.version = object.version.value();
+    record.size = size_of(item);
+    record.key_length = static_cast<std::uint16_t>(item.key.size());
+    record.kind = memory::kPut;
+    record.replicas = static_cast<std::uint8_t>(object.replicas.size());
+    for (std::size_t r = 0; r < object.replicas.size(); ++r) {
+      const auto& [index, offset] = object.replicas[r];
+      const SegmentAddress& segment = state.placed.segments[index];
+      transfer::EngineRequest request;
+      request.target = target(segment);
+      request.key_given = true;
+      request.slice.opcode = Opcode::kWrite;
+      request.slice.local = state.parts[a];
+      request.slice.remote = segment.base + offset;
+      request.slice.length = record.size;
+      request.slice.key = static_cast<memory::RegionKey>(segment.region_key);
+      request.slice.guard = record.version;
+      request.slice.extent = segment.base + offset;
+      request.slice.record = &record;
+      request.slice.record_key = item.key;
+      state.requests.push_back(request);
+      state.request_of.emplace_back(a, r);
+    }
+  }
+}
+
+Task<void> ClientImpl::write_and_publish(PutState& state, TimePoint deadline) {
+  plan_writes(state);
+  if (state.requests.empty()) co_return;
+  const TimePoint data_deadline = deadline - time_to_finish(deadline - env_.now());
+  co_await engine_.transfer(state.requests, data_deadline);
+
+  // What arrived of each object; an older grant can't land after a younger one, so that a replica
+  // whose fate is unknown may be given up.
+  std::vector<FinishItem> publish, revoke;
+  std::vector<std::size_t> published, revoked;
+  for (std::size_t request = 0; request < state.requests.size();) {
+    const std::size_t a = state.request_of[request].first;
+    const PlacedObject& object = state.placed.objects[a];
+    FinishItem item;
+    item.key = state.items[state.asked[a]].key;
+    item.version = object.version;
+    Code failure = Code::kTransferFailed;
+    bool any = false;
+    for (; request < state.requests.size() && state.request_of[request].first == a; ++request) {
+      const std::uint32_t segment = object.replicas[state.request_of[request].second].first;
+      const Code code = state.requests[request].slice.code;
+      const bool arrived = code == Code::kOk;
+      item.arrived.push_back(arrived ? state.placed.segments[segment].incarnation
+                                     : base::SegmentIncarnation{});
+      any = any || arrived;
+      if (!arrived) failure = code;
+    }
+    if (any) {
+      publish.push_back(std::move(item));
+      published.push_back(state.asked[a]);
+    } else {
+      item.arrived.clear();
+      revoke.push_back(std::move(item));
+      revoked.push_back(state.asked[a]);
+      state.codes[state.asked[a]] = failure;
+    }
+  }
+  if (!publish.empty()) {
+    std::vector<Code> codes(publish.size(), Code::kOk);
+    co_await finish(net::Method::kPublish, publish, codes, deadline);
+    for (std::size_t i = 0; i < publish.size(); ++i) state.codes[published[i]] = codes[i];
+  }
+  if (!revoke.empty()) {
+    std::vector<Code> ignored(revoke.size(), Code::kOk);
+    co_await finish(net::Method::kRevoke, revoke, ignored, deadline);
+  }
+}
+
+Task<void> ClientImpl::finish(net::Method method, std::span<const FinishItem> items,
+                              std::span<Code> codes, TimePoint deadline) {
+  const CommandNumbers::Open numbers(numbers_, items.size());
+  net::Bytes body = encode_finish(id_, numbers.numbers(), items);
+  Result<net::Bytes> reply = co_await master_.call(method, std::move(body), deadline);
+  Result<std::vector<Code>> done = reply ? decode_codes(*reply, items.size())
+                                         : Result<std::vector<Code>>(fail(reply.error()));
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    codes[i] = done ? (*done)[i] : done.error().code();
+  }
+}
+
+}  // namespace mooncake::store

@@ -1,0 +1,273 @@
+#include "store/client/messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mooncake/config.h"
+#include "store/master_generated.h"
+
+namespace mooncake::store {
+
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+
+net::Bytes take(FlatBufferBuilder& builder) {
+  const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  return net::Bytes(begin, begin + builder.GetSize());
+}
+
+// Keys one after the other, and the lengths that cut them.
+struct KeyVectors {
+  flatbuffers::Offset<flatbuffers::Vector<std::uint8_t>> bytes;
+  flatbuffers::Offset<flatbuffers::Vector<std::uint16_t>> lengths;
+};
+
+template <typename Items, typename KeyOf>
+KeyVectors add_keys(FlatBufferBuilder& builder, const Items& items, KeyOf key_of) {
+  std::size_t total = 0;
+  for (const auto& item : items) total += key_of(item).size();
+  std::uint8_t* bytes = nullptr;
+  KeyVectors out;
+  out.bytes = builder.CreateUninitializedVector(total, &bytes);
+  for (const auto& item : items) {
+    const std::string_view key = key_of(item);
+    bytes = std::copy(key.begin(), key.end(), bytes);
+  }
+  std::uint16_t* lengths = nullptr;
+  out.lengths = builder.CreateUninitializedVector(items.size(), &lengths);
+  for (const auto& item : items) *lengths++ = static_cast<std::uint16_t>(key_of(item).size());
+  return out;
+}
+
+KeyVectors add_keys(FlatBufferBuilder& builder, std::span<const std::string_view> keys) {
+  return add_keys(builder, keys, [](std::string_view key) { return key; });
+}
+
+wire::Uuid to_wire(const base::Uuid& id) { return wire::Uuid(id.high, id.low); }
+
+flatbuffers::Offset<wire::Segment> add_segment(FlatBufferBuilder& builder, const OwnSegment& own) {
+  const SegmentAddress& a = own.address;
+  const auto name = builder.CreateString(a.name);
+  const auto host = builder.CreateString(a.host);
+  const wire::Uuid id = to_wire(a.id);
+  return wire::CreateSegment(builder, name, host, &id, static_cast<std::uint64_t>(a.incarnation),
+                             static_cast<std::uint64_t>(a.owner), a.base, a.size, a.region_key,
+                             own.prepared);
+}
+
+template <typename Table>
+Result<const Table*> verified(base::ConstBuffer body, std::string_view what) {
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
+  if (!verifier.VerifyBuffer<Table>(nullptr)) {
+    return fail(Code::kProtocolError, fmt::format("Master's {} does not verify", what));
+  }
+  return flatbuffers::GetRoot<Table>(body.data());
+}
+
+template <typename Vector>
+std::size_t count_of(const Vector* vector) {
+  return vector == nullptr ? 0 : vector->size();
+}
+
+Result<void> check_count(std::size_t got, std::size_t expected, std::string_view what) {
+  if (got == expected) return {};
+  return fail(Code::kProtocolError,
+              fmt::format("Master's reply has {} {}, expected {}", got, what, expected));
+}
+
+Result<std::vector<SegmentAddress>> read_segments(
+    const flatbuffers::Vector<flatbuffers::Offset<wire::Segment>>* segments) {
+  std::vector<SegmentAddress> out;
+  out.reserve(count_of(segments));
+  for (std::size_t i = 0; i < count_of(segments); ++i) {
+    const wire::Segment* s = segments->Get(static_cast<flatbuffers::uoffset_t>(i));
+    if (s->name() == nullptr || s->id() == nullptr || s->size() > kMaxSegment) {
+      return fail(Code::kProtocolError, "Master's reply has a segment without name, id or size");
+    }
+    SegmentAddress a;
+    a.name = s->name()->str();
+    if (s->host() != nullptr) a.host = s->host()->str();
+    a.id = {s->id()->high(), s->id()->low()};
+    a.incarnation = static_cast<base::SegmentIncarnation>(s->incarnation());
+    a.owner = static_cast<base::Incarnation>(s->owner());
+    a.base = s->base();
+    a.size = s->size();
+    a.region_key = s->region_key();
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+// GrantReply and LocateReply share these fields.
+template <typename Reply>
+Result<PlacedBatch> read_placed(const Reply* reply, std::size_t expected) {
+  MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
+  MC_CHECK(check_count(count_of(reply->versions()), expected, "versions"));
+  MC_CHECK(check_count(count_of(reply->replica_counts()), expected, "replica counts"));
+  PlacedBatch out;
+  MC_TRY(out.segments, read_segments(reply->segments()));
+  out.objects.resize(expected);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < expected; ++i) {
+    const auto at = static_cast<flatbuffers::uoffset_t>(i);
+    PlacedObject& object = out.objects[i];
+    object.code = code_from_wire(reply->codes()->Get(at));
+    object.version = base::Version::from_value(reply->versions()->Get(at));
+    for (unsigned r = 0; r < reply->replica_counts()->Get(at); ++r, ++next) {
+      if (next >= count_of(reply->locations())) {
+        return fail(Code::kProtocolError, "Master's reply has fewer locations than it counts");
+      }
+      const wire::Location* place =
+          reply->locations()->Get(static_cast<flatbuffers::uoffset_t>(next));
+      if (place->segment() >= out.segments.size() ||
+          place->offset() >= out.segments[place->segment()].size) {
+        return fail(Code::kProtocolError, "Master's reply has a location outside its segments");
+      }
+      object.replicas.emplace_back(place->segment(), place->offset());
+    }
+    if (object.code == Code::kOk && object.replicas.empty()) {
+      return fail(Code::kProtocolError, "Master's reply has an object without replicas");
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch newest,
+                        std::string_view name, std::span<const OwnSegment> segments) {
+  FlatBufferBuilder builder;
+  std::vector<flatbuffers::Offset<wire::Segment>> offsets;
+  for (const OwnSegment& segment : segments) offsets.push_back(add_segment(builder, segment));
+  const auto vector = builder.CreateVector(offsets);
+  const auto text = builder.CreateString(name);
+  builder.Finish(wire::CreateMountRequest(builder, static_cast<std::uint64_t>(client), sequence,
+                                          static_cast<std::uint32_t>(newest), text, vector));
+  return take(builder);
+}
+
+net::Bytes encode_unmount(ClientId client, std::uint64_t sequence) {
+  FlatBufferBuilder builder;
+  builder.Finish(
+      wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence));
+  return take(builder);
+}
+
+net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
+                            std::span<const OwnSegment> segments) {
+  FlatBufferBuilder builder;
+  std::vector<wire::Prepared> prepared;
+  for (const OwnSegment& segment : segments) {
+    prepared.emplace_back(to_wire(segment.address.id),
+                          static_cast<std::uint64_t>(segment.address.incarnation),
+                          segment.prepared);
+  }
+  const auto vector = builder.CreateVectorOfStructs(prepared);
+  builder.Finish(wire::CreateHeartbeatRequest(builder, static_cast<std::uint64_t>(client),
+                                              sequence, vector));
+  return take(builder);
+}
+
+net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
+                        std::span<const std::uint64_t> sizes, std::uint32_t replicas) {
+  FlatBufferBuilder builder;
+  const KeyVectors vectors = add_keys(builder, keys);
+  const auto size_vector = builder.CreateVector(sizes.data(), sizes.size());
+  builder.Finish(wire::CreateGrantRequest(builder, static_cast<std::uint64_t>(client),
+                                          numbers.first, numbers.oldest_open, vectors.bytes,
+                                          vectors.lengths, size_vector, replicas));
+  return take(builder);
+}
+
+net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items) {
+  FlatBufferBuilder builder;
+  const KeyVectors keys = add_keys(builder, items, [](const FinishItem& i) { return i.key; });
+  std::vector<std::uint64_t> versions, incarnations;
+  std::vector<std::uint8_t> counts;
+  for (const FinishItem& item : items) {
+    versions.push_back(item.version.value());
+    counts.push_back(static_cast<std::uint8_t>(item.arrived.size()));
+    for (auto arrived : item.arrived) incarnations.push_back(static_cast<std::uint64_t>(arrived));
+  }
+  const auto version_vector = builder.CreateVector(versions);
+  const auto count_vector = builder.CreateVector(counts);
+  const auto incarnation_vector = builder.CreateVector(incarnations);
+  builder.Finish(wire::CreateFinishRequest(builder, static_cast<std::uint64_t>(client),
+                                           numbers.first, numbers.oldest_open, keys.bytes,
+                                           keys.lengths, version_vector, count_vector,
+                                           incarnation_vector));
+  return take(builder);
+}
+
+net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys) {
+  FlatBufferBuilder builder;
+  const KeyVectors vectors = add_keys(builder, keys);
+  builder.Finish(wire::CreateKeysRequest(builder, static_cast<std::uint64_t>(client),
+                                         vectors.bytes, vectors.lengths));
+  return take(builder);
+}
+
+net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
+                         bool force) {
+  FlatBufferBuilder builder;
+  const KeyVectors vectors = add_keys(builder, keys);
+  builder.Finish(wire::CreateRemoveRequest(builder, static_cast<std::uint64_t>(client),
+                                           numbers.first, numbers.oldest_open, vectors.bytes,
+                                           vectors.lengths, force));
+  return take(builder);
+}
+
+Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected) {
+  MC_TRY(const wire::MountReply* reply, verified<wire::MountReply>(body, "MountReply"));
+  MountOutcome out;
+  MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
+  out.epoch = static_cast<base::Epoch>(reply->epoch());
+  out.heartbeat = std::chrono::milliseconds(reply->heartbeat_ms());
+  for (std::size_t i = 0; i < expected; ++i) {
+    out.codes.push_back(
+        code_from_wire(reply->codes()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  }
+  return out;
+}
+
+Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected) {
+  MC_TRY(const wire::GrantReply* reply, verified<wire::GrantReply>(body, "GrantReply"));
+  MC_TRY(PlacedBatch out, read_placed(reply, expected));
+  if (reply->needed() != 0) {
+    out.shortage = fmt::format("needs {}, evictable {}, leased or being written {}",
+                               format_size(reply->needed()), format_size(reply->evictable()),
+                               format_size(reply->held()));
+  }
+  return out;
+}
+
+Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected) {
+  MC_TRY(const wire::LocateReply* reply, verified<wire::LocateReply>(body, "LocateReply"));
+  MC_CHECK(check_count(count_of(reply->sizes()), expected, "sizes"));
+  MC_TRY(PlacedBatch out, read_placed(reply, expected));
+  for (std::size_t i = 0; i < expected; ++i) {
+    PlacedObject& object = out.objects[i];
+    object.size = reply->sizes()->Get(static_cast<flatbuffers::uoffset_t>(i));
+    for (const auto& [segment, offset] : object.replicas) {
+      if (object.size > out.segments[segment].size - offset) {
+        return fail(Code::kProtocolError, "Master's reply has an object beyond its segment");
+      }
+    }
+  }
+  return out;
+}
+
+Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected) {
+  MC_TRY(const wire::CodesReply* reply, verified<wire::CodesReply>(body, "CodesReply"));
+  MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
+  std::vector<Code> out;
+  out.reserve(expected);
+  for (std::size_t i = 0; i < expected; ++i) {
+    out.push_back(code_from_wire(reply->codes()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  }
+  return out;
+}
+
+}  // namespace mooncake::store

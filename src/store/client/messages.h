@@ -1,0 +1,69 @@
+// What the client says to the Master and hears from it, between plain structs and master.fbs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "mooncake/result.h"
+#include "net/rpc.h"
+#include "store/types.h"
+
+namespace mooncake::store {
+
+// A number for each item of a command that changes objects; see master.fbs.
+struct Numbers {
+  std::uint64_t first = 0;
+  std::uint64_t oldest_open = 0;
+};
+
+// Where a granted or located object lies.
+struct PlacedObject {
+  Code code = Code::kOk;
+  std::uint64_t size = 0;  // located objects only
+  base::Version version;
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> replicas;  // index into segments, offset
+};
+struct PlacedBatch {
+  std::vector<SegmentAddress> segments;
+  std::vector<PlacedObject> objects;  // one for each asked item
+  std::string shortage;               // grants: why the first item without space got none
+};
+
+struct OwnSegment {
+  SegmentAddress address;
+  std::uint64_t prepared = 0;
+};
+struct MountOutcome {
+  base::Epoch epoch{};
+  base::Duration heartbeat{};
+  std::vector<Code> codes;  // one for each segment
+};
+struct FinishItem {
+  std::string_view key;
+  base::Version version;
+  std::vector<base::SegmentIncarnation> arrived;  // kPublish: one per replica, 0 = did not arrive
+};
+
+net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch newest,
+                        std::string_view name, std::span<const OwnSegment> segments);
+net::Bytes encode_unmount(ClientId client, std::uint64_t sequence);
+net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
+                            std::span<const OwnSegment> segments);
+net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
+                        std::span<const std::uint64_t> sizes, std::uint32_t replicas);
+net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items);
+net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys);
+net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
+                         bool force);
+
+// Replies are a peer's bytes: verified, and their counts held against what was asked (`expected`).
+// kProtocolError says what is wrong.
+Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected);
+Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected);
+Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected);
+Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected);
+
+}  // namespace mooncake::store

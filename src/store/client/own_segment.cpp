@@ -1,0 +1,65 @@
+#include "store/client/own_segment.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace mooncake::store {
+
+using base::Task;
+using base::TimePoint;
+
+Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(
+    os::Env env, transfer::Engine& engine, std::uint64_t size, const std::string& host,
+    memory::Preparer* preparer, memory::Budget* budget) {
+  std::unique_ptr<SegmentHolder> holder(new SegmentHolder(env, engine));
+  memory::Pool::Options options;
+  options.size = size;
+  options.name = "mooncake segment";
+  options.budget = budget;
+  MC_TRY(holder->pool_, memory::Pool::create(options));
+  if (preparer != nullptr) {
+    preparer->add(*holder->pool_, memory::kReadyFirst, {});
+    holder->preparer_ = preparer;
+  } else {
+    holder->pool_->prepare(holder->pool_->size());
+  }
+  holder->address_.name = engine.name();
+  holder->address_.host = host;
+  holder->address_.id = env.random.uuid();
+  holder->address_.owner = engine.identity().incarnation;
+  holder->address_.base = reinterpret_cast<std::uint64_t>(holder->pool_->data());
+  holder->address_.size = holder->pool_->size();
+  return holder;
+}
+
+SegmentHolder::~SegmentHolder() {
+  if (preparer_ != nullptr) preparer_->remove(*pool_);
+}
+
+Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {
+  co_await retire(deadline);
+  auto extents = memory::ExtentTable::create(address_.size);
+  if (!extents) co_return fail(std::move(extents).error());
+  extents_ = std::move(*extents);
+  auto region = engine_.register_memory(address_.base, address_.size, "*", extents_);
+  if (!region) {
+    extents_.reset();
+    co_return fail(std::move(region).error().with_context("register the store segment"));
+  }
+  address_.incarnation = env_.random.segment_incarnation();
+  address_.region_key = static_cast<std::uint64_t>(region->key);
+  co_return Result<void>();
+}
+
+Task<void> SegmentHolder::retire(TimePoint deadline) {
+  if (!extents_) co_return;
+  extents_->fence_all(base::Version::from_value(~std::uint64_t{0}));
+  Result<void> ended = co_await engine_.unregister_memory(address_.base, deadline);
+  if (!ended) base::log_warning("store segment {}: {}", address_.name, ended.error().message());
+  extents_.reset();
+}
+
+OwnSegment SegmentHolder::description() const { return {address_, pool_->prepared()}; }
+
+}  // namespace mooncake::store

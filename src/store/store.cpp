@@ -1,0 +1,289 @@
+// The blocking facade: one client (and in embedded mode one Master) on an engine's runtime.
+#include "mooncake/store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "memory/pool.h"
+#include "net/runtime.h"
+#include "net/sim_network.h"
+#include "os/run_blocking.h"
+#include "store/client/client.h"
+#include "store/master/server.h"
+#include "transfer/engine.h"
+
+namespace mooncake {
+
+namespace {
+
+using base::Task;
+using base::TimePoint;
+
+constexpr std::string_view kEmbedded = "embedded";
+constexpr std::uint16_t kDefaultMasterPort = 50051;
+constexpr std::chrono::milliseconds kCloseTimeout{1500};
+
+Task<Result<std::unique_ptr<net::Channel>>> dial(os::Env env, net::Address to, TimePoint deadline) {
+  co_return co_await env.network.connect(to, deadline);
+}
+
+Task<Result<std::unique_ptr<net::Channel>>> join_embedded(os::Env env,
+                                                          store::master::MasterServer* master) {
+  auto ends = net::make_channel_pair(env.executor);
+  master->serve(std::move(ends.first));
+  co_return std::move(ends.second);
+}
+
+std::int32_t put_code(Code code) {
+  return code == Code::kObjectExists ? 0 : code_info(code).store;
+}
+
+}  // namespace
+
+struct Store::State {
+  StoreOptions options;
+  std::unique_ptr<TransferEngine> own_engine;
+  TransferEngine* engine = nullptr;
+  std::unique_ptr<store::master::MasterServer> embedded;
+  memory::Preparer preparer;
+  std::unique_ptr<store::Client> client;
+  std::mutex closing;  // guards closed's change to true and what goes with it
+  std::atomic<bool> closed{false};
+  const pid_t pid = ::getpid();
+
+  os::Env env() { return engine->runtime().env(); }
+  os::Executor& executor() { return env().executor; }
+  TimePoint deadline() { return env().now() + options.timeout; }
+  bool usable() const { return !closed.load(std::memory_order_acquire) && ::getpid() == pid; }
+
+  Task<Result<void>> start();
+  Task<void> stop();
+  Result<net::RpcClient::Connector> connector();
+
+  // Runs `ask(client)` on the executor and waits. `closed` is the answer when there is no client.
+  template <typename T, typename Ask>
+  T call(Ask ask, T closed_answer) {
+    if (!usable()) return closed_answer;
+    std::optional<T> answer = os::run_blocking(executor(), ask_client<T>(this, &ask, closed_answer));
+    return answer ? std::move(*answer) : closed_answer;
+  }
+
+ private:
+  template <typename T, typename Ask>
+  static Task<T> ask_client(State* state, Ask* ask, T closed_answer) {
+    if (!state->client) co_return closed_answer;
+    Task<T> asked = (*ask)(*state->client);
+    co_return co_await asked;
+  }
+};
+
+Result<net::RpcClient::Connector> Store::State::connector() {
+  os::Env world = env();
+  if (embedded) {
+    store::master::MasterServer* master = embedded.get();
+    return [world, master](TimePoint) { return join_embedded(world, master); };
+  }
+  MC_TRY(net::Address address,
+         net::parse_address(options.master_server_address, kDefaultMasterPort));
+  return [world, address](TimePoint deadline) { return dial(world, address, deadline); };
+}
+
+Task<Result<void>> Store::State::start() {
+  os::Env world = env();
+  if (options.master_server_address == kEmbedded) {
+    store::master::ServerOptions server;
+    server.identity = engine->engine().identity();
+    server.identity.role = "master";
+    auto master = store::master::MasterServer::create(world, std::move(server));
+    if (!master) co_return fail(std::move(master).error().with_context("embedded Master"));
+    embedded = std::move(*master);
+  }
+  auto connect = connector();
+  if (!connect) co_return fail(std::move(connect).error().with_context("master_server_address"));
+  store::ClientOptions client_options;
+  client_options.connect_to_master = std::move(*connect);
+  client_options.master_name = options.master_server_address;
+  client_options.identity = engine->engine().identity();
+  client_options.identity.role = "client";
+  client_options.host = engine->engine().address().host;
+  client_options.segment_size = options.global_segment_size;
+  client_options.preparer = &preparer;
+  const TimePoint until = deadline();
+  auto started = co_await store::Client::start(world, engine->engine(), std::move(client_options),
+                                               until);
+  if (!started) co_return fail(std::move(started).error());
+  client = std::move(*started);
+  co_return Result<void>();
+}
+
+Task<void> Store::State::stop() {
+  if (client) co_await client->stop(env().now() + kCloseTimeout);
+  client.reset();
+  if (embedded) co_await embedded->stop();
+  embedded.reset();
+}
+
+Store::Store(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Store::~Store() { close(); }
+
+Result<std::unique_ptr<Store>> Store::create(const StoreOptions& options) {
+  if (options.master_server_address != kEmbedded) {
+    Result<net::Address> address =
+        net::parse_address(options.master_server_address, kDefaultMasterPort);
+    if (!address) return fail(std::move(address).error().with_context("master_server_address"));
+  }
+  if (options.global_segment_size != 0 && options.global_segment_size < 1024) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("global_segment_size: {} is below 1024", options.global_segment_size));
+  }
+  auto state = std::make_unique<State>();
+  state->options = options;
+  if (options.engine != nullptr) {
+    state->engine = options.engine;
+  } else {
+    TransferOptions transfer;
+    transfer.local_name = options.local_name;
+    transfer.metadata_server = options.metadata_server;
+    transfer.cluster_secret = options.cluster_secret;
+    transfer.serve = options.master_server_address != kEmbedded;
+    MC_TRY(state->own_engine, TransferEngine::create(transfer));
+    state->engine = state->own_engine.get();
+  }
+  auto started = os::run_blocking(state->executor(), state->start());
+  if (!started) return fail(Code::kNotReady, "the engine has been closed");
+  if (!*started) {
+    os::run_blocking(state->executor(), state->stop());
+    return fail(std::move(*started).error());
+  }
+  return std::unique_ptr<Store>(new Store(std::move(state)));
+}
+
+void Store::close() {
+  if (!state_ || ::getpid() != state_->pid) return;
+  std::lock_guard lock(state_->closing);
+  if (state_->closed.exchange(true)) return;
+  os::run_blocking(state_->executor(), state_->stop());
+  state_->own_engine.reset();
+}
+
+const std::string& Store::local_name() const { return state_->engine->local_name(); }
+TransferEngine& Store::engine() { return *state_->engine; }
+
+namespace {
+
+std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
+  std::vector<std::int32_t> out;
+  out.reserve(codes.size());
+  for (Code code : codes) out.push_back(code_info(code).store);
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
+                                           const ReplicateConfig& config) {
+  const TimePoint until = state_->deadline();
+  std::vector<Code> codes = state_->call<std::vector<Code>>(
+      [&](store::Client& client) { return client.put(items, config, until); },
+      std::vector<Code>(items.size(), Code::kNotReady));
+  std::vector<std::int32_t> out;
+  out.reserve(codes.size());
+  for (Code code : codes) out.push_back(put_code(code));
+  return out;
+}
+
+Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
+  const PutItem item{key, std::span(&value, 1)};
+  const TimePoint until = state_->deadline();
+  const std::vector<Code> codes = state_->call<std::vector<Code>>(
+      [&](store::Client& client) { return client.put(std::span(&item, 1), config, until); },
+      std::vector<Code>(1, Code::kNotReady));
+  if (codes.front() == Code::kOk || codes.front() == Code::kObjectExists) return {};
+  return fail(codes.front(), fmt::format("put '{}'", key));
+}
+
+Result<std::vector<std::byte>> Store::get(std::string_view key) {
+  std::vector<std::byte> value;
+  const TimePoint until = state_->deadline();
+  const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client) {
+        auto allocate = [&value](std::size_t, std::uint64_t size) {
+          value.resize(size);
+          return std::span(value);
+        };
+        return client.get(std::span(&key, 1), allocate, until);
+      },
+      std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
+  if (outcomes.front().code != Code::kOk) {
+    return fail(outcomes.front().code, fmt::format("get '{}'", key));
+  }
+  return value;
+}
+
+std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) {
+  const TimePoint until = state_->deadline();
+  const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client) { return client.get(items, until); },
+      std::vector<store::GetOutcome>(items.size(), store::GetOutcome{Code::kNotReady, 0}));
+  std::vector<std::int64_t> out;
+  out.reserve(outcomes.size());
+  for (const store::GetOutcome& outcome : outcomes) {
+    out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
+                                            : code_info(outcome.code).store);
+  }
+  return out;
+}
+
+std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> keys) {
+  const TimePoint until = state_->deadline();
+  const std::vector<Code> codes = state_->call<std::vector<Code>>(
+      [&](store::Client& client) { return client.exist(keys, until); },
+      std::vector<Code>(keys.size(), Code::kNotReady));
+  std::vector<std::int32_t> out;
+  out.reserve(codes.size());
+  for (Code code : codes) {
+    // That the Master can't be asked is a miss; that the question was wrong is not.
+    const bool wrong = code == Code::kNotReady || code == Code::kInvalidArgument;
+    out.push_back(code == Code::kOk ? 1 : wrong ? code_info(code).store : 0);
+  }
+  return out;
+}
+
+Result<std::uint64_t> Store::size(std::string_view key) {
+  const TimePoint until = state_->deadline();
+  const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client) { return client.sizes(std::span(&key, 1), until); },
+      std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
+  if (outcomes.front().code != Code::kOk) {
+    return fail(outcomes.front().code, fmt::format("size '{}'", key));
+  }
+  return outcomes.front().size;
+}
+
+std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> keys, bool force) {
+  const TimePoint until = state_->deadline();
+  return store_codes(state_->call<std::vector<Code>>(
+      [&](store::Client& client) { return client.remove(keys, force, until); },
+      std::vector<Code>(keys.size(), Code::kNotReady)));
+}
+
+int Store::health() const {
+  return state_->call<int>(
+      [](store::Client& client) -> Task<int> { co_return client.mounted() ? 0 : 2; }, 1);
+}
+
+std::string Store::metrics() const {
+  return state_->call<std::string>(
+      [](store::Client& client) -> Task<std::string> { co_return client.metrics().expose(); },
+      std::string());
+}
+
+}  // namespace mooncake
