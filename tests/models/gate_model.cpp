@@ -12,12 +12,8 @@ enum Word : uint8_t { kGenerationWord, kClosingWord, kExtentWord };
 constexpr uint8_t kUserBytes = 0x77;
 constexpr uint8_t kCopierBytes = 0xc0;  // + index of the copier
 
-bool drained(const CopierState& copier) {
-  return copier.buffered == 0 && copier.pending == 0;
-}
-bool drained(const OwnerState& owner) {
-  return owner.buffered == 0 && owner.pending == 0;
-}
+bool drained(const CopierState& copier) { return copier.buffered == 0 && copier.pending == 0; }
+bool drained(const OwnerState& owner) { return owner.buffered == 0 && owner.pending == 0; }
 
 void push(OwnerState& owner, Word word, uint8_t value) {
   owner.target[owner.buffered] = word;
@@ -25,16 +21,10 @@ void push(OwnerState& owner, Word word, uint8_t value) {
   ++owner.buffered;
 }
 
-void push(CopierState& copier, uint8_t slot) {
-  copier.buffer[copier.buffered++] = slot;
-}
+void push(CopierState& copier, uint8_t slot) { copier.buffer[copier.buffered++] = slot; }
 
-bool has_room(const CopierState& copier) {
-  return copier.buffered < copier.buffer.size();
-}
-bool has_room(const OwnerState& owner) {
-  return owner.buffered < owner.target.size();
-}
+bool has_room(const CopierState& copier) { return copier.buffered < copier.buffer.size(); }
+bool has_room(const OwnerState& owner) { return owner.buffered < owner.target.size(); }
 
 void drain_one(GateState& state) {
   OwnerState& owner = state.owner;
@@ -69,9 +59,7 @@ bool is_inside(const CopierState& copier) {
          copier.at > CopierAt::kRecheck && copier.at < CopierAt::kReturn;
 }
 
-bool takes_steps(Life life) {
-  return life == Life::kRuns;
-}
+bool takes_steps(Life life) { return life == Life::kRuns; }
 
 }  // namespace
 

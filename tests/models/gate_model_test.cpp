@@ -60,15 +60,11 @@ constexpr const char* kProgress = "progress";
 // Proves that a single writer's bytes stay out of memory that was given back, and that every call
 // returns, by visiting every interleaving with up to two stops or deaths of either process, with
 // unregister, registering again, and close.
-TEST(GateModel, OneWriter) {
-  expect_proven("one writer", one_writer());
-}
+TEST(GateModel, OneWriter) { expect_proven("one writer", one_writer()); }
 
 // Proves the same for a reader, and that a read that succeeds has the bytes it was promised, while
 // the owner rewrites the extent with non-temporal stores.
-TEST(GateModel, OneReaderOfARewrittenExtent) {
-  expect_proven("one reader", one_reader());
-}
+TEST(GateModel, OneReaderOfARewrittenExtent) { expect_proven("one reader", one_reader()); }
 
 // Proves that two writers do not hide each other from unregister: each stops, dies or runs on.
 TEST(GateModel, TwoWriters) {
