@@ -1,6 +1,7 @@
 // MasterServer: the core behind RPC, with its clock, its metrics and its epoch on disk.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,8 @@ struct ServerOptions {
   // File that keeps the highest epoch ever served, so that it rises over restarts within a second and
   // clocks that step back. Empty: the epoch is taken from the wall clock alone.
   std::string epoch_file;
+  // Told of everything that the core decides, as it decides it; for checkers. May be empty.
+  std::function<void(const Decision&)> on_decision;
 };
 
 // Executor thread only.
