@@ -62,6 +62,20 @@ void pop_front(End& end) {
   end.opened = false;
 }
 
+// Fills at least one byte of `to`; with zeros when the source's memory is out of reach.
+std::size_t fill(QueuedFrame& frame, std::span<std::byte> to) {
+  if (frame.source && !frame.source->live()) {
+    std::memset(to.data(), 0, to.size());
+    return to.size();
+  }
+  const base::ConstBuffer from =
+      frame.source ? frame.source->next(to.size())
+                   : base::ConstBuffer(frame.bytes).subspan(frame.taken, to.size());
+  assert(!from.empty() && from.size() <= to.size());
+  std::memcpy(to.data(), from.data(), from.size());
+  return from.size();
+}
+
 // Copies at most one step of the first frame's payload.
 std::size_t copy_step(End& end, PayloadSink& sink, std::size_t size) {
   QueuedFrame& frame = end.inbox.front();
@@ -70,14 +84,10 @@ std::size_t copy_step(End& end, PayloadSink& sink, std::size_t size) {
   while (copied < step) {
     std::span<std::byte> to = sink.prepare(step - copied);
     assert(!to.empty() && to.size() <= step - copied);
-    base::ConstBuffer from = frame.source
-                                 ? frame.source->next(to.size())
-                                 : base::ConstBuffer(frame.bytes).subspan(frame.taken, to.size());
-    assert(!from.empty() && from.size() <= to.size());
-    std::memcpy(to.data(), from.data(), from.size());
-    sink.commit(from.size());
-    frame.taken += from.size();
-    copied += from.size();
+    const std::size_t filled = fill(frame, to);
+    sink.commit(filled);
+    frame.taken += filled;
+    copied += filled;
   }
   return copied;
 }
