@@ -17,6 +17,7 @@ enum class ObjectMutant : uint8_t {
   kNone,
   kOwnerAcceptsOldGrants,
   kOwnerChecksFirstChunkOnly,
+  kRepeatedWriteRewrites,  // ... a version that is complete
   kNoCheckAfterCopy,
   kNoCheckOfGeneration,  // neither before nor after: an address is enough to read
   kReadsAnyGeneration,   // takes the generation it finds, and checks that it stays

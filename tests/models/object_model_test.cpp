@@ -154,6 +154,11 @@ TEST(ObjectMutants, OwnerChecksTheFirstChunkOnly) {
                ObjectMutant::kOwnerChecksFirstChunkOnly, kWhole);
 }
 
+TEST(ObjectMutants, RepeatedWriteRewrites) {
+  expect_found("repeated write", scenario({put(0, kA), get(1, kA)}, kEarlyTimeout, 1),
+               ObjectMutant::kRepeatedWriteRewrites, kWhole);
+}
+
 TEST(ObjectMutants, NoCheckAfterTheCopy) {
   expect_found("no check after", four_calls(kEarlyTimeout | kEarlyRevoke | kEvict, 2),
                ObjectMutant::kNoCheckAfterCopy, kMixed);

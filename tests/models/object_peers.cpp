@@ -15,13 +15,20 @@ constexpr MessageType kRequestOf[] = {
 
 // Stage 0 admits the write and turns the word odd, 1 and 2 store a cell each, 3 turns it even and
 // answers. The word is asked before every store: a newer grant may have been admitted in between.
+// A repeated write of one grant joins in; once the version is complete, the rest goes to a sink.
 Label ObjectModel::work_on_data(State& next, Message job) const {
   Extent& extent = next.extents[job.extent];
   const uint8_t writing = static_cast<uint8_t>(job.version << 1 | 1);
+  const uint8_t complete = static_cast<uint8_t>(job.version << 1);
+  const bool same_mount = job.incarnation == next.owners[owner_of(job.extent)].incarnation;
+  if (extent.word == complete && same_mount && !is(ObjectMutant::kRepeatedWriteRewrites)) {
+    answer(next, job, Code::kOk);
+    return {"owner: data of op % is there already", job.op};
+  }
   bool admitted = extent.word == writing;
   if (job.stage == 0) {
-    const bool newer = job.version > extent.word >> 1;
-    admitted = job.incarnation == next.owners[owner_of(job.extent)].incarnation && newer;
+    // Equal: joins; or, with kRepeatedWriteRewrites, begins again what was complete.
+    admitted = same_mount && job.version >= extent.word >> 1;
   } else if (is(ObjectMutant::kOwnerChecksFirstChunkOnly)) {
     admitted = true;
   }
@@ -32,7 +39,7 @@ Label ObjectModel::work_on_data(State& next, Message job) const {
   switch (job.stage++) {
     case 0:
       extent.word = writing;
-      extent.record = warm() ? static_cast<uint8_t>(job.op + 1) : 0;
+      if (warm()) extent.record = static_cast<uint8_t>(job.op + 1);
       extent.marked = 0;
       send(next, job);
       return {"owner: admits data of op % to extent %", job.op, job.extent};
