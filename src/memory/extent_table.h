@@ -1,6 +1,6 @@
-// ExtentTable: what a segment's owner knows of each extent in it: which version lies there, whether it
-// is being written, and the record that came with the bytes. The owner decides at the moment of use
-// whether an access is still meant (design 4.1). docs/formats.md, "Extents".
+// ExtentTable: what a segment's owner knows of each extent in it: which version lies there, whether
+// it is being written, and the record that came with the bytes. The owner decides at the moment of
+// use whether an access is still meant (design 4.1). docs/formats.md, "Extents".
 #pragma once
 
 #include <atomic>
@@ -29,9 +29,9 @@ struct ExtentRecord {
   std::uint64_t group = 0;     // hash of the group's name; 0 = none
   std::uint16_t tenant = 0;    // 0 = default
   std::uint16_t key_length = 0;
-  std::uint8_t kind = 0;       // RecordKind
-  std::uint8_t flags = 0;      // RecordFlags
-  std::uint8_t replicas = 1;   // that the grant gave
+  std::uint8_t kind = 0;      // RecordKind
+  std::uint8_t flags = 0;     // RecordFlags
+  std::uint8_t replicas = 1;  // that the grant gave
   std::uint8_t reserved = 0;
 };
 static_assert(sizeof(ExtentRecord) == 40);
@@ -39,14 +39,18 @@ enum RecordKind : std::uint8_t { kPut = 1, kUpsert = 2 };
 enum RecordFlags : std::uint8_t { kHasChecksum = 1 };
 inline constexpr std::size_t kMaxKeyLength = 4096;
 
+// Executor thread only. A unit's word never falls to an older version: it is raised by each write
+// that takes the unit, so that what was granted earlier is refused for ever, also when it arrives
+// last.
 class ExtentTable {
  public:
   // For a segment of `size` bytes. The words live in shared memory beside the segment.
   static Result<std::unique_ptr<ExtentTable>> create(std::uint64_t size);
   ~ExtentTable();
 
-  // A write under way: one message's part of an extent. Fenced when a younger write takes any of the
-  // extent's bytes, when the extent has been completed by others, or by fence_all().
+  // A write under way: one message's part of an extent. Fenced when a younger write takes any of
+  // the extent's bytes, when another ticket of the same version has committed any byte of its part,
+  // or by fence_all().
   class Ticket {
    public:
     Ticket() = default;
@@ -59,29 +63,32 @@ class ExtentTable {
   enum class Begin : std::uint8_t {
     kStarted,          // the first part of this version: what lay there before is gone
     kJoined,           // another part (or another try) of a version that is being written
-    kAlreadyComplete,  // this very version is there: no ticket, send the bytes to a sink, it is a success
+    kAlreadyComplete,  // this part of this very version is there: no ticket, send the bytes to a
+                       // sink, it is a success
   };
   struct BeginOutcome {
     Begin kind = Begin::kStarted;
     Ticket ticket;
   };
 
-  // Opens a write of [offset, offset + length) inside the extent [extent, extent + record.size), under
-  // the grant record.version. kGrantRefused when an overlapped extent is younger, or of the same
-  // version but another shape, or when the version is not above the floor. kInvalidArgument when the
-  // extent doesn't begin on a unit or leaves the segment, or the part leaves the extent.
+  // Opens a write of [offset, offset + length) inside the extent [extent, extent + record.size),
+  // under the grant record.version. kGrantRefused when an overlapped extent is younger, or of the
+  // same version but another record, or when the version is not above the floor. kInvalidArgument
+  // when the record is none, when the extent doesn't begin on a unit or leaves the segment, or the
+  // part is empty or leaves the extent.
   Result<BeginOutcome> begin_write(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
                                    const ExtentRecord& record, std::string_view key);
   // Ask before each byte is placed: false sends the rest to a sink.
   bool may_write(const Ticket& ticket) const;
-  // The part's bytes are there. When all of the extent's are, it becomes readable. kGrantRefused when
-  // the ticket was fenced in the meantime (unless by completion of the same version: that is success).
+  // The part's bytes are there. When all of the extent's are, it becomes readable. kGrantRefused
+  // when the ticket was fenced in the meantime (unless others have written the part: that is
+  // success).
   Result<void> commit(Ticket ticket);
   // The part's bytes are not all there, and never will be by this ticket.
   void abandon(Ticket ticket);
 
-  // Ask before and after a copy of [offset, offset + length) out of the extent that begins at `extent`:
-  // true when it is complete, of this generation, and has those bytes.
+  // Ask before and after a copy of [offset, offset + length) out of the extent that begins at
+  // `extent`: true when it is complete, of this generation, and has those bytes.
   bool readable(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
                 Generation promised) const;
 
@@ -94,8 +101,8 @@ class ExtentTable {
   std::size_t extents() const;
   std::size_t writes_under_way() const;
 
-  // Nothing lands any more under any ticket, nothing is readable, and versions up to `floor` are refused
-  // from here on. For unmount.
+  // Nothing lands any more under any ticket, nothing is readable, and versions up to `floor` are
+  // refused from here on. For unmount.
   void fence_all(Version floor);
   // The youngest version ever seen here.
   Version newest() const { return newest_; }
@@ -104,7 +111,13 @@ class ExtentTable {
 
  private:
   struct State;
-  ExtentTable() = default;
+  struct Live;
+  ExtentTable();
+  Result<void> check(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
+                     const ExtentRecord& record, std::string_view key) const;
+  Live* joinable(std::uint64_t extent, const ExtentRecord& record, std::string_view key);
+  Live& take_over(std::uint64_t extent, const ExtentRecord& record, std::string_view key);
+
   std::unique_ptr<State> state_;
   Version newest_;
 };

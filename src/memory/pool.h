@@ -35,9 +35,9 @@ enum class PageBacking : std::uint8_t { kReservedHuge, kCollapsedHuge, kSmall };
 class Pool {
  public:
   struct Options {
-    std::uint64_t size = 0;          // rounded up to 2 MiB, unless below that: then to 4 KiB
-    std::string name = "mooncake";   // shows in /proc
-    Budget* budget = nullptr;        // none = unlimited
+    std::uint64_t size = 0;         // rounded up to 2 MiB, unless below that: then to 4 KiB
+    std::string name = "mooncake";  // shows in /proc
+    Budget* budget = nullptr;       // none = unlimited
     bool reserved_huge_pages = false;
   };
   static Result<std::unique_ptr<Pool>> create(const Options& options);
@@ -52,30 +52,36 @@ class Pool {
 
   // Bytes from the start whose pages are present: touching them faults no more. Only grows.
   std::uint64_t prepared() const { return prepared_.load(std::memory_order_acquire); }
-  // Makes the next `bytes` ready (rounded to 2 MiB steps); returns prepared(). One caller at a time.
+  // Makes the next `bytes` ready (rounded to 2 MiB steps); returns prepared(), which falls short
+  // when memory has run out. One caller at a time.
   std::uint64_t prepare(std::uint64_t bytes);
-  PageBacking backing() const { return backing_; }
+  // Of the pages that are prepared: huge as soon as some are.
+  PageBacking backing() const { return backing_.load(std::memory_order_relaxed); }
 
  private:
   Pool() = default;
+  bool prepare_step(std::byte* begin, std::uint64_t size);
+
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   int fd_ = -1;
+  int owner_ = 0;  // process that made it
   Budget* budget_ = nullptr;
-  std::uint64_t charged_ = 0;
-  PageBacking backing_ = PageBacking::kSmall;
+  bool collapse_ = true;  // worth trying
+  std::atomic<PageBacking> backing_{PageBacking::kSmall};
   std::atomic<std::uint64_t> prepared_{0};
 };
 
-// Prepares pools on a thread of its own, first come, first served. Thread-safe.
+// Prepares pools on a thread of its own: first what callers wait for, then the rest, each first
+// come, first served. Thread-safe.
 class Preparer {
  public:
   Preparer();
   ~Preparer();  // ends after the step under way
 
-  // Blocks until the first `ready_first` bytes (or the whole pool) are ready, then goes on behind the
-  // caller's back. `progress` is called on the preparer's thread after each step. The pool must be
-  // removed before it is destroyed.
+  // Blocks until the first `ready_first` bytes (or the whole pool) are ready, or can't be, then
+  // goes on behind the caller's back. `progress` (may be empty) is called on the preparer's thread
+  // after each step with the pool's prepared(). The pool must be removed before it is destroyed.
   void add(Pool& pool, std::uint64_t ready_first, std::function<void(std::uint64_t)> progress);
   // Returns when the preparer touches the pool no more.
   void remove(Pool& pool);

@@ -1,5 +1,5 @@
-// Registry: which ranges of this process peers may touch, and with what key. Every access of a peer is
-// checked here at the moment of use.
+// Registry: which ranges of this process peers may touch, and with what key. Every access of a peer
+// is checked here at the moment of use.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ enum class Permission : std::uint8_t { kReadWrite, kReadOnly };
 
 struct RegistrationState;
 
-// One live registration. `extents` makes it guarded: then every access must name a generation or grant.
+// One live registration. `extents` makes it guarded: then every access must name a generation or
+// grant.
 struct Region {
   std::uint64_t base = 0;
   std::uint64_t length = 0;
@@ -41,7 +42,8 @@ class Access {
   Access& operator=(Access&& other) noexcept;
   ~Access();  // ends the access
 
-  // False once the registration has been taken back: the rest goes to a sink, or comes out as zeros.
+  // False once the registration has been taken back: the rest goes to a sink, or comes out as
+  // zeros.
   bool live() const;
   const Region& region() const;
 
@@ -49,23 +51,23 @@ class Access {
   std::shared_ptr<RegistrationState> state_;
 };
 
-// Registering an equal or overlapping range again succeeds and is counted: a range is accessible while
-// at least one registration covers it. Only guarded memory is exclusive: no other registration may
-// overlap it. O(log n). Thread-safe.
+// Registering an equal or overlapping range again succeeds and is counted: a range is accessible
+// while at least one registration covers it. Only guarded memory is exclusive: no other
+// registration may overlap it. O(log n). Thread-safe.
 class Registry {
  public:
   // Keys come from `random`; by default from the kernel.
   explicit Registry(std::function<std::uint64_t()> random = {});
   ~Registry();
 
-  // kInvalidArgument when empty, wrapping around, not mapped (checked against the kernel's view), or
-  // in conflict with guarded memory.
+  // kInvalidArgument when empty, wrapping around, not mapped (checked against the kernel's view),
+  // or in conflict with guarded memory.
   Result<Region> add(std::uint64_t base, std::uint64_t length, std::string_view location = "*",
                      Permission permission = Permission::kReadWrite,
                      std::shared_ptr<ExtentTable> extents = nullptr);
-  // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered when
-  // there is none. From here on its accesses are not live; `accesses` of the returned handle tells how
-  // many have not ended yet.
+  // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered
+  // when there is none. From here on its accesses are not live; `accesses` of the returned handle
+  // tells how many have not ended yet.
   class Removed {
    public:
     explicit Removed(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {}

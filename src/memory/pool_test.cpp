@@ -1,0 +1,226 @@
+// Proves that pools are sealed, aligned, prepared, charged to their budget and not seen by a forked
+// child, and that the preparer serves who waits first and lets go when asked.
+#include "memory/pool.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <future>
+#include <thread>
+#include <vector>
+
+namespace mooncake::memory {
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+std::unique_ptr<Pool> make(std::uint64_t size, Budget* budget = nullptr) {
+  Pool::Options options;
+  options.size = size;
+  options.budget = budget;
+  auto pool = Pool::create(options);
+  EXPECT_TRUE(pool) << pool.error().message();
+  return pool ? *std::move(pool) : nullptr;
+}
+
+TEST(Budget, RefusesWhatIsOverTheLimitAndSaysHowMuch) {
+  Budget budget(100);
+  EXPECT_TRUE(budget.take(60, "first"));
+  const auto refused = budget.take(41, "second");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kOutOfMemory);
+  EXPECT_EQ(refused.error().detail(), "second asks for 41 bytes, 60 of 100 are in use");
+  EXPECT_FALSE(budget.take(~std::uint64_t{0}, "all"));
+  budget.give_back(60);
+  EXPECT_TRUE(budget.take(100, "third"));
+}
+
+TEST(Budget, CountsFromManyThreads) {
+  Budget budget(1000);
+  std::vector<std::thread> threads;
+  std::atomic<int> taken{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 1000; ++k)
+        taken += budget.take(1, "one") ? 1 : 0;
+    });
+  }
+  for (auto& thread : threads)
+    thread.join();
+  EXPECT_EQ(taken, 1000);
+  EXPECT_EQ(budget.used(), 1000u);
+}
+
+TEST(Pool, IsSealedFromBirth) {
+  const auto pool = make(4 * kMiB);
+  const int seals = ::fcntl(pool->fd(), F_GET_SEALS);
+  EXPECT_EQ(seals & (F_SEAL_SHRINK | F_SEAL_GROW), F_SEAL_SHRINK | F_SEAL_GROW);
+  EXPECT_NE(::ftruncate(pool->fd(), 0), 0);
+  EXPECT_NE(::ftruncate(pool->fd(), 8 * kMiB), 0);
+  struct stat status {};
+  ASSERT_EQ(::fstat(pool->fd(), &status), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(status.st_size), pool->size());
+}
+
+TEST(Pool, RoundsItsSize) {
+  EXPECT_EQ(make(1)->size(), 4096u);
+  EXPECT_EQ(make(kMiB + 1)->size(), kMiB + 4096);
+  EXPECT_EQ(make(3 * kMiB)->size(), 4 * kMiB);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(make(kMiB)->data()) % (2 * kMiB), 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(make(8 * kMiB)->data()) % (2 * kMiB), 0u);
+}
+
+TEST(Pool, RefusesBadSizes) {
+  Pool::Options options;
+  EXPECT_EQ(Pool::create(options).error().code(), Code::kInvalidArgument);
+  options.size = ~std::uint64_t{0};
+  EXPECT_EQ(Pool::create(options).error().code(), Code::kInvalidArgument);
+}
+
+TEST(Pool, ChargesItsBudgetWhileItLives) {
+  Budget budget(6 * kMiB);
+  {
+    const auto pool = make(3 * kMiB, &budget);
+    EXPECT_EQ(budget.used(), 4 * kMiB);
+    Pool::Options options;
+    options.size = 3 * kMiB;
+    options.budget = &budget;
+    EXPECT_EQ(Pool::create(options).error().code(), Code::kOutOfMemory);
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+bool is_present(const std::byte* page) {
+  unsigned char present = 0;
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(page), 4096, &present), 0);
+  return (present & 1) != 0;
+}
+
+TEST(Pool, PreparesInStepsAndKeepsContent) {
+  const auto pool = make(8 * kMiB);
+  EXPECT_EQ(pool->prepared(), 0u);
+  pool->data()[3 * kMiB] = std::byte{7};
+  EXPECT_EQ(pool->prepare(1), 2 * kMiB);
+  EXPECT_TRUE(is_present(pool->data() + 2 * kMiB - 4096));
+  EXPECT_FALSE(is_present(pool->data() + 5 * kMiB));
+  EXPECT_EQ(pool->prepare(3 * kMiB), 6 * kMiB);
+  EXPECT_EQ(pool->prepare(100 * kMiB), 8 * kMiB);
+  EXPECT_EQ(pool->prepare(1), 8 * kMiB);
+  for (std::uint64_t at = 0; at < pool->size(); at += 4096) {
+    ASSERT_TRUE(is_present(pool->data() + at)) << at;
+    ASSERT_EQ(pool->data()[at], at == 3 * kMiB ? std::byte{7} : std::byte{0}) << at;
+  }
+}
+
+// A pool below the size of a huge page, and hugetlb where none may be reserved: small pages do it.
+TEST(Pool, FallsBack) {
+  const auto small = make(20'000);
+  EXPECT_EQ(small->prepare(1), small->size());
+  EXPECT_EQ(small->backing(), PageBacking::kSmall);
+
+  Pool::Options options;
+  options.size = 4 * kMiB;
+  options.reserved_huge_pages = true;
+  const auto pool = *Pool::create(options);
+  EXPECT_EQ(pool->prepare(4 * kMiB), 4 * kMiB);
+  std::memset(pool->data(), 1, pool->size());
+}
+
+// The child of a fork has no mapping of the pool (a write to it kills the child), and destroying
+// its copy of the object doesn't unmap what the child may have put there.
+TEST(Pool, IsNotInherited) {
+  auto pool = make(2 * kMiB);
+  pool->data()[0] = std::byte{1};
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    std::byte* const at = pool->data();
+    unsigned char present = 0;
+    if (::mincore(at, 4096, &present) == 0) ::_exit(1);
+    void* const other = ::mmap(at, 4096, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (other != at) ::_exit(2);
+    pool.reset();
+    if (::mincore(at, 4096, &present) != 0) ::_exit(3);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(pool->data()[0], std::byte{1});
+}
+
+TEST(Preparer, ReturnsWhenTheFirstBytesAreReadyAndGoesOn) {
+  Preparer preparer;
+  const auto pool = make(40 * kMiB);
+  std::promise<void> whole;
+  preparer.add(*pool, 4 * kMiB, [&, last = std::uint64_t{0}](std::uint64_t prepared) mutable {
+    EXPECT_GT(prepared, last);
+    last = prepared;
+    if (prepared == pool->size()) whole.set_value();
+  });
+  EXPECT_GE(pool->prepared(), 4 * kMiB);
+  whole.get_future().wait();
+  EXPECT_EQ(pool->prepared(), pool->size());
+  preparer.remove(*pool);
+}
+
+// While a first pool is stopped in the middle of its work, a second one arrives that somebody waits
+// for: its first bytes come before the rest of the first pool.
+TEST(Preparer, ServesWhoWaitsBeforeTheRest) {
+  Preparer preparer;
+  const auto first = make(80 * kMiB);
+  const auto second = make(4 * kMiB);
+  std::promise<void> reached, go_on;
+  std::atomic<std::uint64_t> first_when_second_was_done{0};
+  preparer.add(*first, 0, [&](std::uint64_t prepared) {
+    if (prepared != 16 * kMiB) return;
+    reached.set_value();
+    go_on.get_future().wait();
+  });
+  reached.get_future().wait();
+  std::thread waiter([&] {
+    preparer.add(*second, second->size(),
+                 [&](std::uint64_t) { first_when_second_was_done = first->prepared(); });
+  });
+  // Whether the waiter is in the queue by now or not, it is served before the first pool is whole:
+  // at most the steps until it gets there come first. Nothing is done until go_on.
+  EXPECT_EQ(first->prepared(), 16 * kMiB);
+  go_on.set_value();
+  waiter.join();
+  EXPECT_EQ(second->prepared(), second->size());
+  EXPECT_GE(first_when_second_was_done, 16 * kMiB);
+  preparer.remove(*first);
+  preparer.remove(*second);
+}
+
+TEST(Preparer, LetsGoOfAPoolThatIsNotWhole) {
+  Preparer preparer;
+  for (int round = 0; round < 5; ++round) {
+    auto pool = make(64 * kMiB);
+    preparer.add(*pool, 1, {});
+    preparer.remove(*pool);
+    const std::uint64_t prepared = pool->prepared();
+    EXPECT_EQ(pool->prepared(), prepared);
+    pool.reset();
+  }
+}
+
+TEST(Preparer, EndsInTheMiddleOfItsWork) {
+  const auto pool = make(64 * kMiB);
+  {
+    Preparer preparer;
+    preparer.add(*pool, 1, {});
+  }
+  EXPECT_GE(pool->prepared(), 2 * kMiB);
+}
+
+}  // namespace
+}  // namespace mooncake::memory

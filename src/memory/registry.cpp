@@ -1,0 +1,181 @@
+#include "memory/registry.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/random.h"
+#include "memory/interval_index.h"
+
+namespace mooncake::memory {
+
+struct RegistrationState {
+  Region region;
+  std::atomic<bool> live{true};
+  std::atomic<std::size_t> accesses{0};
+};
+
+namespace {
+
+using Registration = std::shared_ptr<RegistrationState>;
+
+// From the kernel, some at a time: one call costs more than the rest of a registration.
+class KernelRandom {
+ public:
+  std::uint64_t operator()() {
+    if (next_ == values_.size()) {
+      base::secure_random(std::as_writable_bytes(std::span(values_)));
+      next_ = 0;
+    }
+    return std::exchange(values_[next_++], 0);
+  }
+
+ private:
+  std::array<std::uint64_t, 32> values_;
+  std::size_t next_ = values_.size();
+};
+
+// Asks the kernel's list of mappings, whose length the cost depends on, not on that of the range:
+// for MS_ASYNC it does nothing but look for gaps.
+bool is_mapped(std::uint64_t base, std::uint64_t length) {
+  static const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t first = base / kPage * kPage;
+  return ::msync(reinterpret_cast<void*>(first), length + (base - first), MS_ASYNC) == 0;
+}
+
+std::string describe(std::uint64_t base, std::uint64_t length) {
+  return fmt::format("{} bytes at {:#x}", length, base);
+}
+
+}  // namespace
+
+Access::Access(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {
+  state_->accesses.fetch_add(1, std::memory_order_relaxed);
+}
+Access& Access::operator=(Access&& other) noexcept {
+  Access ended(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+Access::~Access() {
+  if (state_) state_->accesses.fetch_sub(1, std::memory_order_release);
+}
+bool Access::live() const { return state_ && state_->live.load(std::memory_order_acquire); }
+const Region& Access::region() const { return state_->region; }
+
+std::size_t Registry::Removed::accesses() const {
+  return state_->accesses.load(std::memory_order_acquire);
+}
+
+struct Registry::State {
+  mutable std::mutex mutex;
+  std::function<std::uint64_t()> random;  // guarded by mutex, as all below
+  std::unordered_map<RegionKey, Registration> by_key;
+  IntervalIndex<Registration> plain;
+  IntervalIndex<Registration> guarded;
+  std::uint64_t generation = 0;
+
+  RegionKey new_key() {
+    for (;;) {
+      const auto key = static_cast<RegionKey>(random());
+      if (key != RegionKey{} && !by_key.contains(key)) return key;
+    }
+  }
+  const Registration* covering(std::uint64_t base, std::uint64_t end) const {
+    const Registration* const found = plain.covering(base, end);
+    return found ? found : guarded.covering(base, end);
+  }
+  bool conflict(std::uint64_t base, std::uint64_t end, bool exclusive) const {
+    return guarded.overlapping(base, end) || (exclusive && plain.overlapping(base, end));
+  }
+};
+
+Registry::Registry(std::function<std::uint64_t()> random) : state_(std::make_unique<State>()) {
+  state_->random = random ? std::move(random) : KernelRandom();
+}
+Registry::~Registry() = default;
+
+Result<Region> Registry::add(std::uint64_t base, std::uint64_t length, std::string_view location,
+                             Permission permission, std::shared_ptr<ExtentTable> extents) {
+  if (length == 0 || base + length < base) {
+    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not a range");
+  }
+  if (!is_mapped(base, length)) {
+    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not mapped");
+  }
+  auto registration = std::make_shared<RegistrationState>();
+  Region& region = registration->region;
+  region.base = base;
+  region.length = length;
+  region.permission = permission;
+  region.location = location;
+  region.extents = std::move(extents);
+
+  std::lock_guard lock(state_->mutex);
+  const bool guarded = region.extents != nullptr;
+  if (state_->conflict(base, base + length, guarded)) {
+    return fail(Code::kInvalidArgument,
+                "register " + describe(base, length) + ": overlaps guarded memory");
+  }
+  region.key = state_->new_key();
+  state_->by_key.emplace(region.key, registration);
+  (guarded ? state_->guarded : state_->plain).insert(base, base + length, registration);
+  ++state_->generation;
+  return region;
+}
+
+Result<Registry::Removed> Registry::remove(std::uint64_t base) {
+  std::lock_guard lock(state_->mutex);
+  auto taken = state_->plain.take_youngest(base);
+  if (!taken) taken = state_->guarded.take_youngest(base);
+  if (!taken) {
+    return fail(Code::kAddressNotRegistered, fmt::format("no registration begins at {:#x}", base));
+  }
+  state_->by_key.erase((*taken)->region.key);
+  (*taken)->live.store(false, std::memory_order_release);
+  ++state_->generation;
+  return Removed(*std::move(taken));
+}
+
+Result<Access> Registry::admit(std::uint64_t base, std::uint64_t length, RegionKey key) const {
+  if (length == 0 || base + length < base) return fail(Code::kAddressNotRegistered);
+  std::lock_guard lock(state_->mutex);
+  const auto it = state_->by_key.find(key);
+  if (it != state_->by_key.end()) {
+    const Region& region = it->second->region;
+    if (base >= region.base && base + length <= region.base + region.length) {
+      return Access(it->second);
+    }
+  }
+  return fail(state_->covering(base, base + length) ? Code::kRegionKeyMismatch
+                                                    : Code::kAddressNotRegistered);
+}
+
+Result<Region> Registry::find(std::uint64_t base, std::uint64_t length) const {
+  if (length != 0 && base + length > base) {
+    std::lock_guard lock(state_->mutex);
+    if (const auto* found = state_->covering(base, base + length)) return (*found)->region;
+  }
+  return fail(Code::kAddressNotRegistered, describe(base, length));
+}
+
+std::size_t Registry::size() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->by_key.size();
+}
+
+std::uint64_t Registry::generation() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->generation;
+}
+
+}  // namespace mooncake::memory
