@@ -1,0 +1,79 @@
+// History: what clients asked and heard, beside what the Master decided, and whether the two agree.
+//
+// The Master's decisions are the truth: an object of a key is there from its kPublished decision to the
+// next decision that takes it away (or the Master's death). Every outcome is held against that.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "mooncake/result.h"
+#include "store/master/core.h"
+#include "values.h"
+
+namespace mooncake::simulation {
+
+class History {
+ public:
+  using TimePoint = base::TimePoint;
+
+  // Outcomes.
+  ValueId put_started(const std::string& key, TimePoint at);
+  void put_ended(ValueId id, Code code, TimePoint at);
+  void got(const std::string& key, TimePoint begun, TimePoint ended, Code code,
+           std::span<const std::byte> bytes);
+  void existed(const std::string& key, TimePoint begun, TimePoint ended, Code code);
+  void removed(const std::string& key, TimePoint begun, TimePoint ended, Code code);
+
+  // Truth.
+  void decided(const store::master::Decision& decision, TimePoint at);
+  void master_died(TimePoint at);
+
+  // An owner was killed: until the Master has noticed, what it held is a miss although it is listed.
+  void owner_died(TimePoint at, TimePoint noticed_by);
+
+  // Keys that must be readable now.
+  std::vector<std::string> present() const;
+  // Called at the end: every call has had its one outcome.
+  void check_all_ended();
+
+  const std::vector<std::string>& violations() const { return violations_; }
+  std::uint64_t hits = 0, misses = 0, stored = 0, removals = 0, evictions = 0, losses = 0;
+
+ private:
+  // One object's time in the directory.
+  struct Life {
+    TimePoint from;
+    std::optional<TimePoint> to;
+  };
+  struct Put {
+    std::string key;
+    TimePoint begun;
+    std::optional<TimePoint> ended;
+    Code code = Code::kOk;
+  };
+  struct Key {
+    std::vector<Life> lives;
+    std::vector<ValueId> puts;
+    std::vector<TimePoint> removals;  // kRemoved decisions
+  };
+
+  void violation(std::string text);
+  bool absent_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const;
+  bool present_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const;
+  // Whether a put may have opened this life.
+  static bool may_be(const Put& put, const Life& life);
+
+  std::map<std::string, Key> keys_;
+  std::map<ValueId, Put> puts_;
+  std::vector<std::pair<TimePoint, TimePoint>> unnoticed_deaths_;
+  std::uint64_t next_value_ = 1;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace mooncake::simulation
