@@ -20,8 +20,10 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// "host:port", "[v6]:port", "host", "[v6]", "v6%scope:port". A missing port takes `default_port`; with
-// 0 there it is an error. The one address parser of the product; fuzzed.
+// "host:port", "[v6]:port", "host", "[v6]", "v6%scope:port". A missing port takes `default_port`;
+// with 0 there it is an error. Port 0 may be named: who listens there gets a free one. An IPv6
+// address without brackets and scope is all address: "fe80::1:8080" has no port. kInvalidArgument
+// names the value. The one address parser of the product; fuzzed.
 Result<Address> parse_address(std::string_view text, std::uint16_t default_port);
 // IPv6 in brackets.
 std::string to_string(const Address& address);
