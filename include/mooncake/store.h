@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mooncake/config.h"
 #include "mooncake/result.h"
 #include "mooncake/transfer.h"
 
@@ -32,6 +33,11 @@ struct StoreOptions {
   // Shares this engine (and its memory registrations) instead of making one. Must outlive the store.
   TransferEngine* engine = nullptr;
 };
+
+// The same as settings: names as in setup(dict), variables as in the environment. For callers that
+// are configured by text, and for the doctor.
+std::span<const Setting> store_settings();
+Result<StoreOptions> store_options(const Settings& settings);
 
 using ConstBytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
