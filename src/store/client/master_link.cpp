@@ -15,6 +15,7 @@ bool worth_repeating(Code code) {
   switch (code) {
     case Code::kUnreachable:
     case Code::kConnectionLost:
+    case Code::kStaleEpoch:  // the refusal taught us the new epoch
     case Code::kBusy:
       return true;
     default:

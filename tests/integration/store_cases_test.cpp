@@ -1,0 +1,201 @@
+// Proves the store's behaviour with real processes and sockets: cases C12 and C14 of the public record,
+// the cluster secret, and a Master that is killed and comes back.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <mooncake/store.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "master_process.h"
+
+namespace mooncake::integration {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::unique_ptr<Store> open_store(const MasterProcess& master, std::uint64_t segment,
+                                  const std::string& secret = "") {
+  StoreOptions options;
+  options.master_server_address = master.rpc_address();
+  options.global_segment_size = segment;
+  options.cluster_secret = secret;
+  options.timeout = std::chrono::seconds(10);
+  Result<std::unique_ptr<Store>> store = Store::create(options);
+  EXPECT_TRUE(store) << store.error().message();
+  return store ? std::move(*store) : nullptr;
+}
+
+ConstBytes bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string value_of(std::size_t writer, std::size_t key, std::size_t size) {
+  std::string value = fmt::format("writer {} key {} ", writer, key);
+  while (value.size() < size) value += static_cast<char>('a' + (value.size() * 7 + writer) % 26);
+  return value;
+}
+
+// C12: 16 threads batch-put the same 100 keys. One winner per key, the others "present", no leak.
+TEST(StoreCases, C12ConcurrentDuplicatePutsHaveOneWinner) {
+  MasterProcess master;
+  auto first = open_store(master, 64u << 20);
+  auto second = open_store(master, 64u << 20);
+  ASSERT_TRUE(first && second);
+  constexpr std::size_t kWriters = 16, kKeys = 100, kSize = 20'000;
+  std::vector<std::string> keys;
+  for (std::size_t k = 0; k < kKeys; ++k) keys.push_back(fmt::format("c12/{}", k));
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < kWriters; ++w) {
+    threads.emplace_back([&, w] {
+      std::vector<std::string> values;
+      std::vector<ConstBytes> parts;
+      std::vector<PutItem> items;
+      for (std::size_t k = 0; k < kKeys; ++k) values.push_back(value_of(w, k, kSize));
+      for (const std::string& value : values) parts.push_back(bytes_of(value));
+      for (std::size_t k = 0; k < kKeys; ++k) items.push_back({keys[k], std::span(&parts[k], 1)});
+      Store& store = w % 2 == 0 ? *first : *second;
+      for (std::int32_t code : store.put_batch(items)) failures += code != 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  for (std::size_t k = 0; k < kKeys; ++k) {
+    Result<std::vector<std::byte>> value = second->get(keys[k]);
+    ASSERT_TRUE(value) << keys[k] << ": " << value.error().message();
+    const std::string text = text_of(*value);
+    std::size_t writers = 0;
+    for (std::size_t w = 0; w < kWriters; ++w) writers += text == value_of(w, k, kSize);
+    EXPECT_EQ(writers, 1u) << keys[k] << " holds no writer's value";
+  }
+  // Nothing leaked: all of both segments can be put again once the keys are gone.
+  std::vector<std::string_view> views(keys.begin(), keys.end());
+  for (std::int32_t code : first->remove_batch(views, true)) EXPECT_EQ(code, 0);
+  const std::string large = value_of(1, 1, 60u << 20);
+  EXPECT_TRUE(first->put("c12/large a", bytes_of(large)));
+  EXPECT_TRUE(first->put("c12/large b", bytes_of(large)));
+}
+
+// C14: 32 writers put 256 MiB of unpinned data into a 64 MiB segment. Every put succeeds by eviction.
+TEST(StoreCases, C14NeverNoSpaceWhileEnoughCanBeEvicted) {
+  MasterProcess master({"-default_kv_lease_ttl=50"});
+  auto owner = open_store(master, 64u << 20);
+  ASSERT_TRUE(owner);
+  constexpr std::size_t kWriters = 32, kEach = 32, kSize = 256u << 10;
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < kWriters; ++w) {
+    threads.emplace_back([&, w] {
+      for (std::size_t i = 0; i < kEach; ++i) {
+        const std::string value = value_of(w, i, kSize);
+        Result<void> put = owner->put(fmt::format("c14/{}/{}", w, i), bytes_of(value));
+        if (!put) {
+          ++failures;
+          ADD_FAILURE() << put.error().message();
+          return;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, 0);
+  // The youngest are there, whole.
+  std::size_t found = 0;
+  for (std::size_t w = 0; w < kWriters; ++w) {
+    Result<std::vector<std::byte>> value = owner->get(fmt::format("c14/{}/{}", w, kEach - 1));
+    if (!value) continue;
+    ++found;
+    EXPECT_EQ(text_of(*value), value_of(w, kEach - 1, kSize));
+  }
+  EXPECT_GT(found, kWriters / 2);
+}
+
+// A client without the secret, or with a wrong one, is refused at once and says why.
+TEST(StoreCases, SecretIsRequiredOnBothSides) {
+  MasterProcess secured({"-cluster_secret=open sesame"});
+  ASSERT_TRUE(open_store(secured, 1u << 20, "open sesame"));
+  for (const std::string& wrong : {std::string(), std::string("open barley")}) {
+    StoreOptions options;
+    options.master_server_address = secured.rpc_address();
+    options.cluster_secret = wrong;
+    const auto begun = Clock::now();
+    Result<std::unique_ptr<Store>> store = Store::create(options);
+    ASSERT_FALSE(store);
+    EXPECT_EQ(store.error().code(), Code::kAuthenticationFailed) << store.error().message();
+    EXPECT_LT(Clock::now() - begun, std::chrono::seconds(3));
+  }
+  // And a client that has a secret does not talk to a Master without.
+  MasterProcess open;
+  StoreOptions options;
+  options.master_server_address = open.rpc_address();
+  options.cluster_secret = "open sesame";
+  EXPECT_FALSE(Store::create(options));
+}
+
+// A Master that is killed and restarted: clients mount again by themselves within 5 s and go on; what
+// was there before is a miss.
+TEST(StoreCases, RestartedMasterIsMountedAgain) {
+  MasterProcess master({"-client_ttl=2"});
+  auto a = open_store(master, 16u << 20);
+  auto b = open_store(master, 16u << 20);
+  ASSERT_TRUE(a && b);
+  ASSERT_TRUE(a->put("before", bytes_of("value before")));
+  master.restart();
+  ASSERT_TRUE(master.running()) << master.errors();
+  const auto limit = Clock::now() + std::chrono::seconds(5);
+  bool stored = false;
+  int tries = 0;
+  while (!stored && Clock::now() < limit) {
+    stored = a->put(fmt::format("after {}", ++tries), bytes_of("value after")).has_value();
+  }
+  ASSERT_TRUE(stored) << "not mounted again within 5 s";
+  Result<std::vector<std::byte>> read = b->get(fmt::format("after {}", tries));
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(text_of(*read), "value after");
+  Result<std::vector<std::byte>> old = b->get("before");
+  ASSERT_FALSE(old);
+  EXPECT_EQ(old.error().code(), Code::kObjectNotFound);
+}
+
+// A dead Master: existence is 0 within the deadline, and close() takes less than two seconds.
+TEST(StoreCases, DeadMasterIsAMissAndClosesQuickly) {
+  MasterProcess master;
+  auto store = open_store(master, 16u << 20);
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(store->put("key", bytes_of("value")));
+  master.kill_hard();
+  const std::string_view key = "key";
+  EXPECT_EQ(store->exist_batch(std::span(&key, 1)).front(), 0);
+  EXPECT_FALSE(store->get(key));
+  const auto begun = Clock::now();
+  store->close();
+  EXPECT_LT(Clock::now() - begun, std::chrono::seconds(2));
+  EXPECT_EQ(store->exist_batch(std::span(&key, 1)).front(), -600);
+}
+
+// Embedded: one process, no Master process, no port.
+TEST(StoreCases, EmbeddedModeNeedsNobody) {
+  StoreOptions options;
+  options.master_server_address = "embedded";
+  options.global_segment_size = 32u << 20;
+  Result<std::unique_ptr<Store>> store = Store::create(options);
+  ASSERT_TRUE(store) << store.error().message();
+  EXPECT_EQ((*store)->engine().port(), 0);
+  ASSERT_TRUE((*store)->put("key", bytes_of("value")));
+  Result<std::vector<std::byte>> value = (*store)->get("key");
+  ASSERT_TRUE(value);
+  EXPECT_EQ(text_of(*value), "value");
+  EXPECT_EQ((*store)->size("key").value_or(0), 5u);
+  EXPECT_FALSE((*store)->put("empty", {}));
+}
+
+}  // namespace
+}  // namespace mooncake::integration
