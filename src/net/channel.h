@@ -1,5 +1,5 @@
-// Channel: one connection that carries frames, in order, both ways. Sockets and in-process pairs today;
-// shared-memory rings carry the same frames.
+// Channel: one connection that carries frames, in order, both ways. Sockets and in-process pairs
+// today; shared-memory rings carry the same frames.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 #include "base/buffers.h"
 #include "base/clock.h"
 #include "base/task.h"
-#include "net/frame.h"
 #include "mooncake/result.h"
+#include "net/frame.h"
 
 namespace mooncake::net {
 
@@ -25,22 +25,22 @@ using base::Task;
 class PayloadSink {
  public:
   virtual ~PayloadSink() = default;
-  // At least one byte, at most `remaining`; the next bytes of the payload go there. May be asked again
-  // without a commit, when no byte had arrived.
+  // At least one byte, at most `remaining`; the next bytes of the payload go there. May be asked
+  // again without a commit, when no byte had arrived.
   virtual std::span<std::byte> prepare(std::size_t remaining) = 0;
   // `size` bytes of the last prepared span have been filled.
   virtual void commit(std::size_t size) = 0;
 };
 
-// Where the bytes of a payload come from. Asked immediately before each copy, like the sink: a call that
-// has ended gives zeros from then on, and the message is abandoned after the frame.
+// Where the bytes of a payload come from. Asked immediately before each copy, like the sink: a call
+// that has ended gives zeros from then on, and the message is abandoned after the frame.
 class PayloadSource {
  public:
   virtual ~PayloadSource() = default;
   // At least one byte, at most `remaining`; valid until the next call, and only while live().
   virtual base::ConstBuffer next(std::size_t remaining) = 0;
-  // False: the memory is out of reach. The channel asks before each copy; it fills the frame with zeros
-  // of its own, and the message is abandoned as soon as its current frame is whole.
+  // False: the memory is out of reach. The channel asks before each copy; it fills the frame with
+  // zeros of its own, and the message is abandoned as soon as its current frame is whole.
   virtual bool live() const { return true; }
 };
 
@@ -72,8 +72,8 @@ struct PeerInfo {
 };
 
 // Executor thread only. One receiver task at a time; any number of senders, whose frames go out in
-// order of the calls. Frames arrive in order and exactly once until the channel breaks. Frames that are
-// queued in one turn of the executor leave in one system call.
+// order of the calls. Frames arrive in order and exactly once until the channel breaks. Frames that
+// are queued in one turn of the executor leave in one system call.
 class Channel {
  public:
   virtual ~Channel() = default;
@@ -81,8 +81,8 @@ class Channel {
   // Queues one frame, copying its payload (header.payload_length is set here), and returns at once.
   // For bodies; kBusy when more than kMaxQueuedBytes wait to leave.
   virtual Result<void> send(FrameHeader header, base::ConstBuffers payload) = 0;
-  // Sends one frame of `size` bytes that are taken from the source as they leave. When it returns, with
-  // or without error, the channel refers to the source no more.
+  // Sends one frame of `size` bytes that are taken from the source as they leave. When it returns,
+  // with or without error, the channel refers to the source no more.
   virtual Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
                                        std::size_t size) = 0;
 

@@ -12,20 +12,21 @@
 namespace mooncake::net {
 
 inline constexpr std::size_t kFrameHeaderSize = 48;
-// "MCF1" in memory. Its first 8 bytes read as a little-endian length exceed every limit of the stock
-// handshake, and its first byte is no opcode of the stock data header: one port can serve all three.
+// "MCF1" in memory. Its first 8 bytes read as a little-endian length exceed every limit of the
+// stock handshake, and its first byte is no opcode of the stock data header: one port can serve all
+// three.
 inline constexpr std::uint32_t kFrameMagic = 0x3146434D;
-inline constexpr std::uint8_t kFrameVersion = 1;         // the version this build writes
-inline constexpr std::uint8_t kOldestFrameVersion = 1;   // the oldest it reads
+inline constexpr std::uint8_t kFrameVersion = 1;        // the version this build writes
+inline constexpr std::uint8_t kOldestFrameVersion = 1;  // the oldest it reads
 
 inline constexpr std::uint32_t kMaxControlPayload = 16u << 20;
 inline constexpr std::uint32_t kMaxDataPayload = 8u << 20;
 
 enum FrameFlags : std::uint16_t {
-  kReply = 1,   // answers the request of this id
-  kError = 2,   // the payload is an ErrorReply (net/common.fbs); only with kReply
-  kData = 4,    // raw bytes that belong to the message of this id; no body
-  kMore = 8,    // more frames of this message follow
+  kReply = 1,     // answers the request of this id
+  kError = 2,     // the payload is an ErrorReply (net/common.fbs); only with kReply
+  kData = 4,      // raw bytes that belong to the message of this id; no body
+  kMore = 8,      // more frames of this message follow
   kAbandon = 16,  // the sender gave this message up: what came of it is not to be believed
 };
 inline constexpr std::uint16_t kKnownFrameFlags = 31;
@@ -61,12 +62,12 @@ struct FrameHeader {
   std::uint16_t flags = 0;
   std::uint16_t reserved = 0;
   std::uint32_t request_id = 0;
-  std::uint32_t deadline_us = 0;     // time left when the frame was made; 0 in replies
-  std::uint32_t epoch = 0;           // highest leader epoch the sender knows
-  std::uint64_t incarnation = 0;     // of the sender
+  std::uint32_t deadline_us = 0;  // time left when the frame was made; 0 in replies
+  std::uint32_t epoch = 0;        // highest leader epoch the sender knows
+  std::uint64_t incarnation = 0;  // of the sender
   std::uint64_t trace_id = 0;
   std::uint32_t payload_length = 0;
-  std::uint32_t crc = 0;             // CRC-32C of the 44 bytes before it
+  std::uint32_t crc = 0;  // CRC-32C of the 44 bytes before it
 };
 static_assert(sizeof(FrameHeader) == kFrameHeaderSize);
 static_assert(offsetof(FrameHeader, request_id) == 12);
@@ -77,13 +78,13 @@ using FrameBytes = std::array<std::byte, kFrameHeaderSize>;
 
 // Fills in the CRC.
 FrameBytes encode(FrameHeader header);
-// Checks magic, version, lengths, flags and CRC before anything is believed. kProtocolError names what
-// is wrong; kVersionMismatch names both versions. The hello and its replies go out as version 1 without
-// extensions for ever, so that any two builds can talk about their versions.
+// Checks magic, version, lengths, flags and CRC before anything is believed. kProtocolError names
+// what is wrong; kVersionMismatch names both versions. The hello and its replies go out as version
+// 1 without extensions for ever, so that any two builds can talk about their versions.
 Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderSize> bytes,
                            std::uint8_t version = kFrameVersion);
-// `bytes` are the header_length - 48 bytes after the header: extensions (type 0 is padding), and in the
-// last 4 bytes the CRC-32C of those before.
+// `bytes` are the header_length - 48 bytes after the header: extensions (type 0 is padding), and in
+// the last 4 bytes the CRC-32C of those before.
 Result<void> check_extensions(std::span<const std::byte> bytes);
 
 }  // namespace mooncake::net

@@ -16,9 +16,9 @@ struct Identity {
   std::string role;
   std::string name;
   base::Uuid boot_id;
-  base::Incarnation incarnation{};  // of this process (or simulated node)
-  // Shared by the whole cluster; empty = not secured. A side with a secret refuses one without, both
-  // ways round.
+  base::Incarnation incarnation{};  // of this process (or simulated node); 0 is refused by peers
+  // Shared by the whole cluster; empty = not secured. A side with a secret refuses one without,
+  // both ways round.
   std::string cluster_secret;
   std::uint8_t min_version = kOldestFrameVersion;  // settable for tests of N and N-1
   std::uint8_t max_version = kFrameVersion;
@@ -41,5 +41,8 @@ Task<Result<PeerIdentity>> greet(os::Env env, Channel& channel, const Identity& 
                                  const std::string& target, base::TimePoint deadline);
 Task<Result<PeerIdentity>> receive_greeting(os::Env env, Channel& channel, const Identity& self,
                                             base::TimePoint deadline);
+// For a peer that can't be served now: reads its hello, answers it with `reason`, closes.
+Task<void> refuse_greeting(os::Env env, Channel& channel, const Identity& self, Error reason,
+                           base::TimePoint deadline);
 
 }  // namespace mooncake::net

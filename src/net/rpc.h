@@ -1,13 +1,13 @@
 // RPC over channels: many requests at once on one connection, each with a deadline.
 //
 // A message is one body frame (FlatBuffers, verified by the handler before use), after which data
-// frames may follow in either direction (kData, up to kMaxDataPayload each; kMore on all frames of a
-// message but its last). Write: body, data, an empty data frame -> reply. Read: body -> data, reply.
-// The empty frame and the reply body come last, so that the sender can still say (kAbandon, kError)
-// that its data is not to be believed.
+// frames may follow in either direction (kData, up to kMaxDataPayload each; kMore on all frames of
+// a message but its last). Write: body, data, an empty data frame -> reply. Read: body -> data,
+// reply. The empty frame and the reply body come last, so that the sender can still say (kAbandon,
+// kError) that its data is not to be believed.
 //
-// Request ids rise on a connection; one that is reused while open closes it. Data of an unknown id is
-// discarded; data beyond what the handler asked for is kProtocolError for that request.
+// Request ids rise on a connection; one that is reused while open closes it. Data of an unknown id
+// is discarded; data beyond what the handler asked for is kProtocolError for that request.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ using Bytes = std::vector<std::byte>;
 
 struct RpcLimits {
   std::size_t max_connections = 4096;
-  std::size_t max_requests_per_connection = 1024;     // beyond: kBusy with retry-after
-  std::size_t max_bytes_per_connection = 64u << 20;   // request bodies being worked on
+  std::size_t max_requests_per_connection = 1024;    // beyond: kBusy with retry-after
+  std::size_t max_bytes_per_connection = 64u << 20;  // request bodies being worked on
   base::Duration handshake_timeout = std::chrono::seconds(5);
   base::Duration stall_timeout = std::chrono::seconds(30);  // a frame once begun must make progress
   base::Duration max_deadline = std::chrono::minutes(10);
@@ -46,8 +46,8 @@ class ServerCall {
   virtual const PeerIdentity& peer() const = 0;
   virtual const PeerInfo& connection() const = 0;
   virtual std::uint64_t trace_id() const = 0;
-  // Leader epoch of the request's frame. A server that knows a higher one answers kStaleEpoch before
-  // the handler is called; a higher one than known raises Options::epoch.
+  // Leader epoch of the request's frame. A server that knows a higher one answers kStaleEpoch
+  // before the handler is called; a higher one than known raises Options::epoch.
   virtual base::Epoch epoch() const = 0;
 
   // Takes exactly `size` bytes of the message's data frames and its end. Must be awaited before the
@@ -96,7 +96,7 @@ class RpcServer {
 struct CallOptions {
   base::TimePoint deadline{};
   std::uint64_t trace_id = 0;
-  base::ConstBuffers data{};            // sent after the body
+  base::ConstBuffers data{};                         // sent after the body
   std::span<const base::MutableBuffer> data_room{};  // takes the data that comes before the reply
 };
 
@@ -104,13 +104,14 @@ struct Reply {
   Reply() = default;
   Bytes body;
   std::size_t data_bytes = 0;  // that came before it
-  PeerIdentity peer;        // who answered
-  base::Epoch epoch{};      // as the frame said
+  PeerIdentity peer;           // who answered
+  base::Epoch epoch{};         // as the frame said
 };
 
-// A client's view of one server: connects when first needed, again after a loss (with backoff, bounded
-// by each call's deadline), and multiplexes calls. Calls in flight when the connection is lost end with
-// kConnectionLost; whether to repeat one is the caller's decision. Executor thread only.
+// A client's view of one server: connects when first needed, again after a loss (with backoff,
+// bounded by each call's deadline), and multiplexes calls. Calls in flight when the connection is
+// lost end with kConnectionLost; whether to repeat one is the caller's decision. Executor thread
+// only.
 class RpcClient {
  public:
   struct Options {
@@ -127,10 +128,10 @@ class RpcClient {
   static std::unique_ptr<RpcClient> create(os::Env env, Connector connector, Options options);
   virtual ~RpcClient() = default;
 
-  // Ends by the deadline. On return none of the caller's memory is touched any more: of a message that
-  // is still leaving the rest goes out as zeros and is abandoned, what still arrives is discarded; the
-  // connection and its other calls go on. Errors of the server's handler come back as it gave them.
-  // More data than `data_room` holds is kProtocolError.
+  // Ends by the deadline. On return none of the caller's memory is touched any more: of a message
+  // that is still leaving the rest goes out as zeros and is abandoned, what still arrives is
+  // discarded; the connection and its other calls go on. Errors of the server's handler come back
+  // as it gave them. More data than `data_room` holds is kProtocolError.
   virtual Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) = 0;
 
   virtual bool connected() const = 0;

@@ -1,0 +1,119 @@
+#include "net/rpc_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "net/rpc_codec.h"
+
+namespace mooncake::net {
+
+std::span<std::byte> Request::Sink::prepare(std::size_t remaining) {
+  PayloadSink* taker = request_.taker_;
+  return taker ? taker->prepare(remaining) : request_.connection_->discard.prepare(remaining);
+}
+
+void Request::Sink::commit(std::size_t size) {
+  if (!request_.taker_) return;
+  request_.received_ += size;
+  request_.taker_->commit(size);
+}
+
+Task<Result<void>> Request::receive_data(PayloadSink& sink, std::size_t size) {
+  assert(!taker_ && wanted_ == 0 && "once per call");
+  if ((header_.flags & kMore) == 0) {
+    if (size == 0) co_return Result<void>();
+    co_return fail(Code::kProtocolError, fmt::format("0 bytes of data, {} expected", size));
+  }
+  if (passed_ || data_done_.is_set()) {
+    co_return fail(Code::kInternal, "the data has passed: take it before anything else");
+  }
+  if (connection_->channel->closed()) co_return fail(Code::kConnectionLost);
+  taker_ = &sink;
+  wanted_ = size;
+  const os::TimerId timer =
+      executor_.run_at(deadline_, [this] { stop_data(Error(Code::kDeadlineExceeded)); });
+  Result<void> result = co_await data_done_;
+  executor_.cancel(timer);
+  co_return result;
+}
+
+void Request::settle(Result<void> result) {
+  taker_ = nullptr;
+  data_done_.set(std::move(result));
+}
+
+void Request::stop_data(Error reason) {
+  if (taker_) settle(fail(std::move(reason)));
+}
+
+void Request::begin_data(const FrameHeader& frame) {
+  if (!taker_) {
+    passed_ = true;
+  } else if (frame.payload_length > wanted_ - received_) {
+    settle(fail(Code::kProtocolError, fmt::format("{} bytes of data, {} expected",
+                                                  received_ + frame.payload_length, wanted_)));
+  }
+}
+
+void Request::end_data(const FrameHeader& frame) {
+  if (!taker_ || (frame.flags & kMore) != 0) return;
+  if ((frame.flags & kAbandon) != 0) {
+    settle(fail(Code::kCancelled, "the sender gave up"));
+  } else if (received_ < wanted_) {
+    settle(fail(Code::kProtocolError,
+                fmt::format("{} bytes of data, {} expected", received_, wanted_)));
+  } else {
+    settle({});
+  }
+}
+
+// Frames of copies leave in one system call with the reply that follows.
+Result<void> Request::send_copied(PayloadSource& source, std::size_t size) {
+  Bytes bytes;
+  bytes.reserve(size);
+  while (bytes.size() < size) {
+    if (!source.live()) return fail(Code::kCancelled, "the data is out of reach");
+    const base::ConstBuffer piece = source.next(size - bytes.size());
+    bytes.insert(bytes.end(), piece.begin(), piece.end());
+  }
+  FrameHeader header = reply_;
+  header.flags = kReply | kData | kMore;
+  const base::ConstBuffer part(bytes);
+  return connection_->channel->send(header, {&part, 1});
+}
+
+Task<Result<void>> Request::send_data(PayloadSource& source, std::size_t size) {
+  if (size <= kCopiedData) co_return send_copied(source, size);
+  while (size > 0) {
+    if (!source.live()) co_return fail(Code::kCancelled, "the data is out of reach");
+    const std::size_t step = std::min<std::size_t>(size, kMaxDataPayload);
+    FrameHeader header = reply_;
+    header.flags = kReply | kData | kMore;
+    MC_CO_CHECK(co_await connection_->channel->send_from(header, source, step));
+    size -= step;
+  }
+  if (!source.live()) co_return fail(Code::kCancelled, "the data is out of reach");
+  co_return Result<void>();
+}
+
+void Request::stage_data(base::ConstBuffers data) {
+  staged_.reserve(staged_.size() + base::total_size(data));
+  for (base::ConstBuffer part : data)
+    staged_.insert(staged_.end(), part.begin(), part.end());
+}
+
+Result<void> Request::send_staged() {
+  base::ConstBuffer rest(staged_);
+  while (!rest.empty()) {
+    const base::ConstBuffer part = rest.first(std::min<std::size_t>(rest.size(), kMaxDataPayload));
+    FrameHeader header = reply_;
+    header.flags = kReply | kData | kMore;
+    MC_CHECK(connection_->channel->send(header, {&part, 1}));
+    rest = rest.subspan(part.size());
+  }
+  return {};
+}
+
+}  // namespace mooncake::net

@@ -1,0 +1,598 @@
+#include "net/socket_channel.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <system_error>
+
+#include "net/asio_access.h"
+
+namespace mooncake::net {
+namespace {
+
+using boost::system::error_code;
+using Socket = boost::asio::generic::stream_protocol::socket;
+
+constexpr std::size_t kReadAhead = 64u << 10;     // many small frames by one system call
+constexpr std::size_t kSmallRead = 16u << 10;     // rests of payloads below this go through it, too
+constexpr std::size_t kSmallSpan = 32u << 10;     // beside places below this, it takes what follows
+constexpr std::size_t kOutChunk = 64u << 10;      // small frames that wait to leave lie together
+constexpr std::size_t kSmallPiece = 16u << 10;    // pieces of sources below this are gathered
+constexpr std::size_t kMaxSystemCall = 1u << 20;  // bytes for one system call
+constexpr std::size_t kTurnBudget = 1u << 20;     // bytes copied before other work has its turn
+constexpr std::size_t kMaxPieces = 64;
+constexpr std::size_t kMaxHeader = 252;
+
+constexpr std::array<std::byte, 64u << 10> kZeros{};
+
+// A frame whose payload is taken from its sender's memory as it leaves.
+struct Outgoing {
+  PayloadSource* source = nullptr;
+  std::size_t unasked = 0;          // bytes that the source was not asked for yet
+  base::ConstBuffer piece;          // asked for, not sent
+  std::vector<std::byte> gathered;  // small pieces, copied
+  std::size_t gathered_sent = 0;
+  bool abandoned = false;
+  std::optional<Result<void>> result;
+  std::coroutine_handle<> waiter;
+
+  bool all_asked() const { return unasked == 0; }
+  bool empty() const { return unasked == 0 && piece.empty() && gathered_sent == gathered.size(); }
+  base::ConstBuffer gathered_rest() const {
+    return base::ConstBuffer(gathered).subspan(gathered_sent);
+  }
+
+  // Copies small pieces together and stops at a large one. Directly before a system call.
+  void ask() {
+    if (!abandoned && !source->live()) abandoned = true;
+    if (abandoned) {
+      unasked += std::exchange(piece, {}).size();
+      return;
+    }
+    if (gathered_sent == gathered.size()) {
+      gathered.clear();
+      gathered_sent = 0;
+    }
+    while (piece.empty() && unasked > 0 && gathered.size() < kOutChunk) {
+      const base::ConstBuffer next = source->next(unasked);
+      assert(!next.empty() && next.size() <= unasked);
+      unasked -= next.size();
+      if (next.size() < kSmallPiece) {
+        gathered.insert(gathered.end(), next.begin(), next.end());
+      } else {
+        piece = next;
+      }
+    }
+  }
+
+  // Returns what is left of `sent`.
+  std::size_t advance(std::size_t sent) {
+    std::size_t step = std::min(sent, gathered_rest().size());
+    gathered_sent += step;
+    sent -= step;
+    step = std::min(sent, piece.size());
+    piece = piece.subspan(step);
+    sent -= step;
+    if (abandoned) {
+      step = std::min(sent, unasked);
+      unasked -= step;
+      sent -= step;
+    }
+    return sent;
+  }
+};
+
+// Bytes of ours, or a frame of a sender that waits.
+struct OutItem {
+  std::vector<std::byte> bytes;
+  std::size_t sent = 0;
+  Outgoing* frame = nullptr;
+};
+
+class Pieces {
+ public:
+  // False when nothing more fits.
+  bool add(base::ConstBuffer bytes) {
+    if (bytes.empty()) return true;
+    const std::size_t size = std::min(bytes.size(), kMaxSystemCall - total_);
+    if (size > 0) {
+      iov_[count_++] = {const_cast<std::byte*>(bytes.data()), size};
+      total_ += size;
+    }
+    return size == bytes.size() && count_ < kMaxPieces;
+  }
+  bool add_zeros(std::size_t size) {
+    while (size > 0) {
+      const std::size_t step = std::min(size, kZeros.size());
+      if (!add(base::ConstBuffer(kZeros).first(step))) return false;
+      size -= step;
+    }
+    return true;
+  }
+  std::size_t total() const { return total_; }
+  msghdr message() {
+    msghdr result{};
+    result.msg_iov = iov_;
+    result.msg_iovlen = count_;
+    return result;
+  }
+
+ private:
+  iovec iov_[kMaxPieces];
+  std::size_t count_ = 0;
+  std::size_t total_ = 0;
+};
+
+// The channel's life, which outlasts the Channel while Asio still holds a handler. The kernel gets
+// a pointer to memory of ours or of a user only inside a non-blocking call; across a suspension
+// there is nothing but the read-ahead buffer.
+class Connection final : public Flusher, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(Reactor& reactor, int fd, int family, PeerInfo peer)
+      : reactor_(reactor),
+        socket_(*io_context_of(reactor), boost::asio::generic::stream_protocol(family, 0), fd),
+        peer_(std::move(peer)),
+        buffer_(new std::byte[kReadAhead]) {}
+
+  Result<void> send(FrameHeader header, base::ConstBuffers payload);
+  static Task<Result<void>> send_from(std::shared_ptr<Connection> self, FrameHeader header,
+                                      PayloadSource& source, std::size_t size);
+  static Task<Result<FrameHeader>> receive(std::shared_ptr<Connection> self);
+  static Task<Result<void>> receive_payload(std::shared_ptr<Connection> self, PayloadSink& sink,
+                                            std::size_t size);
+  void set_version(std::uint8_t version) { version_ = version; }
+  void set_stall_timeout(base::Duration timeout) { stall_timeout_ = timeout; }
+  void close(const Error& reason);
+  bool closed() const { return closed_.has_value(); }
+  const PeerInfo& peer() const { return peer_; }
+
+  void flush() override;
+
+ private:
+  // co_await Bytes{*this}: at least one byte more in the buffer. co_await Ready{*this}: the socket
+  // has bytes, or its end. Both end early when the channel closes.
+  struct Bytes {
+    Connection& connection;
+    bool await_ready() const noexcept { return connection.closed(); }
+    void await_suspend(std::coroutine_handle<> caller) const { connection.read_ahead(caller); }
+    void await_resume() const noexcept {}
+  };
+  struct Ready {
+    Connection& connection;
+    bool await_ready() const noexcept { return connection.closed(); }
+    void await_suspend(std::coroutine_handle<> caller) const { connection.wait_readable(caller); }
+    void await_resume() const noexcept {}
+  };
+
+  std::size_t buffered() const { return end_ - begin_; }
+  base::ConstBuffer take(std::size_t size);
+  void begin_wait(std::coroutine_handle<> caller);
+  void end_wait();
+  void read_ahead(std::coroutine_handle<> caller);
+  void wait_readable(std::coroutine_handle<> caller);
+  Result<std::size_t> read_into(PayloadSink& sink, std::size_t size);
+
+  Result<void> check_send(FrameHeader& header, std::size_t size) const;
+  void append(base::ConstBuffer bytes);
+  void flush_soon();
+  void gather(Pieces& pieces);
+  void consume(std::size_t sent);
+  void finish(Outgoing& frame, Result<void> result);
+  void wait_writable();
+
+  Error lost(int system_error) const;
+  void watch_for_stalls();
+  void check_for_stalls();
+
+  Reactor& reactor_;
+  Socket socket_;
+  const PeerInfo peer_;
+  std::uint8_t version_ = kFrameVersion;
+  std::optional<Error> closed_;
+
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t payload_left_ = 0;
+  std::coroutine_handle<> reader_;
+
+  std::deque<OutItem> out_;
+  std::vector<std::byte> spare_;
+  std::size_t queued_ = 0;  // bytes of ours in out_
+  bool flush_scheduled_ = false;
+  bool full_ = false;  // the socket takes nothing until it says so
+
+  base::Duration stall_timeout_ = std::chrono::seconds(30);
+  std::optional<base::TimePoint> reading_since_;  // waits for the rest of a frame
+  std::optional<base::TimePoint> writing_since_;
+  os::TimerId stall_timer_ = os::TimerId::kNone;
+};
+
+Error Connection::lost(int system_error) const {
+  if (system_error == 0)
+    return Error(Code::kConnectionLost, peer_.address + ": closed by the peer");
+  return Error(Code::kConnectionLost,
+               peer_.address + ": " + std::generic_category().message(system_error));
+}
+
+// Receiving.
+
+base::ConstBuffer Connection::take(std::size_t size) {
+  const base::ConstBuffer bytes(buffer_.get() + begin_, size);
+  begin_ += size;
+  if (begin_ == end_) begin_ = end_ = 0;
+  return bytes;
+}
+
+void Connection::begin_wait(std::coroutine_handle<> caller) {
+  assert(!reader_ && "one receiver at a time");
+  reader_ = caller;
+  if (buffered() == 0 && payload_left_ == 0) return;
+  reading_since_ = reactor_.now();
+  watch_for_stalls();
+}
+
+void Connection::end_wait() {
+  reading_since_.reset();
+  std::exchange(reader_, nullptr).resume();
+}
+
+void Connection::read_ahead(std::coroutine_handle<> caller) {
+  begin_wait(caller);
+  if (kReadAhead - begin_ < kMaxHeader) {
+    std::memmove(buffer_.get(), buffer_.get() + begin_, buffered());
+    end_ -= std::exchange(begin_, 0);
+  }
+  socket_.async_read_some(boost::asio::buffer(buffer_.get() + end_, kReadAhead - end_),
+                          [self = shared_from_this()](const error_code& error, std::size_t size) {
+                            Reactor::Turn turn(self->reactor_);
+                            if (self->closed()) return;
+                            if (error == boost::asio::error::eof) return self->close(self->lost(0));
+                            if (error) return self->close(self->lost(error.value()));
+                            self->end_ += size;
+                            self->end_wait();
+                          });
+}
+
+void Connection::wait_readable(std::coroutine_handle<> caller) {
+  begin_wait(caller);
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    Reactor::Turn turn(self->reactor_);
+    if (self->closed()) return;
+    if (error) return self->close(self->lost(error.value()));
+    self->end_wait();
+  });
+}
+
+Task<Result<FrameHeader>> Connection::receive(std::shared_ptr<Connection> self) {
+  assert((self->closed() || self->payload_left_ == 0) &&
+         "the payload of the frame before must be taken first");
+  while (self->buffered() < kFrameHeaderSize && !self->closed())
+    co_await Bytes{*self};
+  if (self->closed()) co_return fail(*self->closed_);
+  const base::ConstBuffer bytes = self->take(kFrameHeaderSize);
+  Result<FrameHeader> header = decode(bytes.first<kFrameHeaderSize>(), self->version_);
+  if (header && header->header_length > kFrameHeaderSize) {
+    const std::size_t size = header->header_length - kFrameHeaderSize;
+    self->payload_left_ = size;  // the frame has begun
+    while (self->buffered() < size && !self->closed())
+      co_await Bytes{*self};
+    if (self->closed()) co_return fail(*self->closed_);
+    Result<void> checked = check_extensions(self->take(size));
+    if (!checked) header = fail(std::move(checked).error());
+  }
+  if (!header) {
+    Error error = std::move(header).error().with_context(self->peer_.address);
+    self->close(error);
+    co_return fail(std::move(error));
+  }
+  self->payload_left_ = header->payload_length;
+  co_return header;
+}
+
+// One non-blocking call. The place that the sink names is asked for here and forgotten on return.
+Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
+  assert(buffered() == 0);
+  const std::span<std::byte> place = sink.prepare(size);
+  assert(!place.empty() && place.size() <= size);
+  iovec iov[2] = {{place.data(), std::min(place.size(), kMaxSystemCall)},
+                  {buffer_.get(), kReadAhead}};
+  msghdr message{};
+  message.msg_iov = iov;
+  message.msg_iovlen = place.size() == size || place.size() < kSmallSpan ? 2 : 1;
+  ssize_t got;
+  do {
+    got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  if (got <= 0) return fail(lost(got < 0 ? errno : 0));
+  const std::size_t placed = std::min(static_cast<std::size_t>(got), iov[0].iov_len);
+  sink.commit(placed);
+  end_ = static_cast<std::size_t>(got) - placed;
+  return placed;
+}
+
+Task<Result<void>> Connection::receive_payload(std::shared_ptr<Connection> self, PayloadSink& sink,
+                                               std::size_t size) {
+  assert(size <= self->payload_left_);
+  std::size_t budget = kTurnBudget;
+  while (size > 0) {
+    if (self->closed()) co_return fail(*self->closed_);
+    std::size_t step = 0;
+    if (self->buffered() > 0) {
+      const std::span<std::byte> place = sink.prepare(size);
+      assert(!place.empty() && place.size() <= size);
+      step = std::min(place.size(), self->buffered());
+      std::memcpy(place.data(), self->take(step).data(), step);
+      sink.commit(step);
+    } else if (size < kSmallRead) {
+      co_await Bytes{*self};
+      continue;
+    } else {
+      Result<std::size_t> got = self->read_into(sink, size);
+      if (!got) {
+        self->close(got.error());
+        co_return fail(std::move(got).error());
+      }
+      step = *got;
+      if (step == 0) {
+        co_await Ready{*self};
+        budget = kTurnBudget;
+        continue;
+      }
+    }
+    size -= step;
+    self->payload_left_ -= step;
+    budget -= std::min(budget, step);
+    if (budget == 0 && size > 0) {
+      co_await self->reactor_.yield();
+      budget = kTurnBudget;
+    }
+  }
+  co_return Result<void>();
+}
+
+// Sending.
+
+Result<void> Connection::check_send(FrameHeader& header, std::size_t size) const {
+  if (closed_) return fail(*closed_);
+  const std::size_t limit = (header.flags & kData) != 0 ? kMaxDataPayload : kMaxControlPayload;
+  if (size > limit) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("frame of {} bytes, at most {} are allowed", size, limit));
+  }
+  header.version = version_;
+  header.payload_length = static_cast<std::uint32_t>(size);
+  return {};
+}
+
+void Connection::append(base::ConstBuffer bytes) {
+  if (out_.empty() || out_.back().frame ||
+      out_.back().bytes.size() + bytes.size() > std::max(kOutChunk, out_.back().bytes.capacity())) {
+    out_.emplace_back();
+    out_.back().bytes = std::exchange(spare_, {});
+  }
+  out_.back().bytes.insert(out_.back().bytes.end(), bytes.begin(), bytes.end());
+  queued_ += bytes.size();
+}
+
+Result<void> Connection::send(FrameHeader header, base::ConstBuffers payload) {
+  const std::size_t size = base::total_size(payload);
+  MC_CHECK(check_send(header, size));
+  if (queued_ + size > kMaxQueuedBytes) {
+    return fail(Code::kBusy, fmt::format("{}: {} bytes wait to leave", peer_.address, queued_));
+  }
+  append(encode(header));
+  if (size > kOutChunk) {
+    out_.emplace_back();
+    out_.back().bytes.reserve(size);
+  }
+  for (base::ConstBuffer part : payload)
+    append(part);
+  flush_soon();
+  return {};
+}
+
+Task<Result<void>> Connection::send_from(std::shared_ptr<Connection> self, FrameHeader header,
+                                         PayloadSource& source, std::size_t size) {
+  MC_CO_CHECK(self->check_send(header, size));
+  self->append(encode(header));
+  Outgoing frame;
+  frame.source = &source;
+  frame.unasked = size;
+  self->flush_soon();
+  if (size == 0) co_return Result<void>();
+  self->out_.emplace_back();
+  self->out_.back().frame = &frame;
+  struct Left {
+    Outgoing& frame;
+    bool await_ready() const noexcept { return frame.result.has_value(); }
+    void await_suspend(std::coroutine_handle<> caller) const noexcept { frame.waiter = caller; }
+    void await_resume() const noexcept {}
+  };
+  co_await Left{frame};
+  co_return *std::move(frame.result);
+}
+
+void Connection::flush_soon() {
+  if (full_ || std::exchange(flush_scheduled_, true)) return;
+  reactor_.flush_later(shared_from_this());
+}
+
+void Connection::flush() {
+  flush_scheduled_ = false;
+  std::size_t budget = kTurnBudget;
+  while (!closed_ && !full_ && !out_.empty()) {
+    if (budget == 0) return flush_soon();
+    const std::size_t before = budget;
+    Pieces pieces;
+    gather(pieces);
+    msghdr message = pieces.message();
+    const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (errno != EAGAIN && errno != EWOULDBLOCK) return close(lost(errno));
+    } else {
+      writing_since_.reset();
+      consume(static_cast<std::size_t>(sent));
+      budget = before - std::min(before, static_cast<std::size_t>(sent));
+    }
+    if (sent < 0 || static_cast<std::size_t>(sent) < pieces.total()) wait_writable();
+  }
+}
+
+void Connection::gather(Pieces& pieces) {
+  for (OutItem& item : out_) {
+    if (!item.frame) {
+      if (!pieces.add(base::ConstBuffer(item.bytes).subspan(item.sent))) return;
+      continue;
+    }
+    Outgoing& frame = *item.frame;
+    frame.ask();
+    if (!pieces.add(frame.gathered_rest()) || !pieces.add(frame.piece)) return;
+    if (frame.abandoned && !pieces.add_zeros(frame.unasked)) return;
+    if (!frame.abandoned && !frame.all_asked()) return;
+  }
+}
+
+void Connection::consume(std::size_t sent) {
+  while (!out_.empty()) {
+    OutItem& item = out_.front();
+    if (item.frame) {
+      sent = item.frame->advance(sent);
+      if (!item.frame->empty()) return;
+      finish(*item.frame, {});
+    } else {
+      const std::size_t step = std::min(sent, item.bytes.size() - item.sent);
+      item.sent += step;
+      sent -= step;
+      queued_ -= step;
+      if (item.sent < item.bytes.size()) return;
+      if (item.bytes.capacity() <= kOutChunk) {
+        spare_ = std::move(item.bytes);
+        spare_.clear();
+      }
+    }
+    out_.pop_front();
+  }
+}
+
+void Connection::finish(Outgoing& frame, Result<void> result) {
+  frame.result.emplace(std::move(result));
+  frame.source = nullptr;
+  if (frame.waiter) {
+    reactor_.post([waiter = std::exchange(frame.waiter, nullptr)] { waiter.resume(); });
+  }
+}
+
+void Connection::wait_writable() {
+  full_ = true;
+  if (!writing_since_) writing_since_ = reactor_.now();
+  watch_for_stalls();
+  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
+    Reactor::Turn turn(self->reactor_);
+    self->full_ = false;
+    if (self->closed()) return;
+    if (error) return self->close(self->lost(error.value()));
+    self->flush();
+  });
+}
+
+// Closing.
+
+void Connection::close(const Error& reason) {
+  if (closed_) return;
+  closed_.emplace(reason);
+  error_code ignored;
+  socket_.close(ignored);
+  if (reader_) reactor_.post([reader = std::exchange(reader_, nullptr)] { reader.resume(); });
+  for (OutItem& item : out_) {
+    if (item.frame) finish(*item.frame, fail(reason));
+  }
+  out_.clear();
+  spare_ = {};
+  queued_ = 0;
+  if (stall_timer_ != os::TimerId::kNone) reactor_.cancel(stall_timer_);
+}
+
+void Connection::watch_for_stalls() {
+  if (stall_timer_ != os::TimerId::kNone) return;
+  const base::TimePoint since = std::min(reading_since_.value_or(base::TimePoint::max()),
+                                         writing_since_.value_or(base::TimePoint::max()));
+  stall_timer_ = reactor_.run_at(since + stall_timeout_, [weak = weak_from_this()] {
+    if (std::shared_ptr<Connection> self = weak.lock()) self->check_for_stalls();
+  });
+}
+
+// The timer is not moved with each byte; it looks at what has become of the wait it was set for.
+void Connection::check_for_stalls() {
+  stall_timer_ = os::TimerId::kNone;
+  const base::TimePoint limit = reactor_.now() - stall_timeout_;
+  const bool reading = reading_since_ && *reading_since_ <= limit;
+  if (reading || (writing_since_ && *writing_since_ <= limit)) {
+    return close(Error(
+        Code::kDeadlineExceeded,
+        fmt::format("{}: a frame stood still for {} ms while {}", peer_.address,
+                    std::chrono::duration_cast<std::chrono::milliseconds>(stall_timeout_).count(),
+                    reading ? "arriving" : "leaving")));
+  }
+  if (reading_since_ || writing_since_) watch_for_stalls();
+}
+
+class SocketChannel final : public Channel {
+ public:
+  explicit SocketChannel(std::shared_ptr<Connection> connection)
+      : connection_(std::move(connection)) {}
+  ~SocketChannel() override {
+    connection_->close(Error(Code::kConnectionLost, "channel destroyed"));
+  }
+
+  Result<void> send(FrameHeader header, base::ConstBuffers payload) override {
+    return connection_->send(header, payload);
+  }
+  Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
+                               std::size_t size) override {
+    return Connection::send_from(connection_, header, source, size);
+  }
+  Task<Result<FrameHeader>> receive() override { return Connection::receive(connection_); }
+  Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) override {
+    return Connection::receive_payload(connection_, sink, size);
+  }
+  void set_version(std::uint8_t version) override { connection_->set_version(version); }
+  void set_stall_timeout(base::Duration timeout) override {
+    connection_->set_stall_timeout(timeout);
+  }
+  void close(Error reason) override { connection_->close(reason); }
+  bool closed() const override { return connection_->closed(); }
+  const PeerInfo& peer() const override { return connection_->peer(); }
+
+ private:
+  std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> make_socket_channel(Reactor& reactor, int fd, int family,
+                                                     PeerInfo peer) {
+  try {
+    return std::make_unique<SocketChannel>(
+        std::make_shared<Connection>(reactor, fd, family, std::move(peer)));
+  } catch (const std::exception& e) {
+    ::close(fd);
+    return fail(Code::kSystemCall, std::string("socket: ") + e.what());
+  }
+}
+
+}  // namespace mooncake::net

@@ -1,0 +1,254 @@
+// TCP: names and literals to sockets, sockets to channels.
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <boost/asio/error.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <exception>
+#include <vector>
+
+#include "net/asio_access.h"
+#include "net/socket_channel.h"
+
+namespace mooncake::net {
+namespace {
+
+using boost::asio::ip::tcp;
+using boost::system::error_code;
+using Endpoints = std::vector<tcp::endpoint>;
+
+// A host that vanishes is noticed within half a minute, also on an idle connection.
+constexpr int kKeepAliveIdleSeconds = 15;
+constexpr int kKeepAliveIntervalSeconds = 5;
+constexpr int kKeepAliveProbes = 3;
+constexpr unsigned kUnacknowledgedMs = 30'000;
+
+template <typename T>
+void set_option(int fd, int level, int name, T value) {
+  // Options are wishes: a connection works without them.
+  (void)::setsockopt(fd, level, name, &value, sizeof value);
+}
+
+void tune(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnacknowledgedMs);
+}
+
+std::string describe(const tcp::endpoint& endpoint) {
+  return to_string(Address(endpoint.address().to_string(), endpoint.port()));
+}
+
+Error unreachable(const Address& address, const error_code& error) {
+  return Error(Code::kUnreachable, to_string(address) + ": " + error.message());
+}
+
+Result<std::unique_ptr<Channel>> channel_of(Reactor& reactor, tcp::socket socket) {
+  error_code error;
+  const tcp::endpoint remote = socket.remote_endpoint(error);
+  if (error) return fail(Code::kConnectionLost, "socket: " + error.message());
+  PeerInfo peer;
+  peer.address = describe(remote);
+  try {
+    const int fd = socket.release();
+    tune(fd);
+    return make_socket_channel(reactor, fd, remote.protocol().family(), std::move(peer));
+  } catch (const std::exception& e) {
+    return fail(Code::kSystemCall, std::string("socket: ") + e.what());
+  }
+}
+
+// An outcome that Asio or the deadline sets, whichever is first. Both hold it.
+template <typename T>
+struct Outcome {
+  explicit Outcome(os::Executor& executor) : done(executor) {}
+  os::Completion<std::pair<error_code, T>> done;
+  void set(const error_code& error, T value) { done.set({error, std::move(value)}); }
+};
+
+class SocketListener final : public Listener {
+ public:
+  SocketListener(Reactor& reactor, tcp::acceptor acceptor, Address address)
+      : state_(std::make_shared<State>(reactor, std::move(acceptor))),
+        address_(std::move(address)) {}
+  ~SocketListener() override { close(); }
+
+  Task<Result<std::unique_ptr<Channel>>> accept() override { return accept_next(state_); }
+  const Address& address() const override { return address_; }
+  void close() override {
+    error_code ignored;
+    state_->acceptor.close(ignored);
+    state_->closed = true;
+    if (state_->waiter) state_->waiter->set(boost::asio::error::operation_aborted, false);
+  }
+
+ private:
+  struct State {
+    State(Reactor& reactor_, tcp::acceptor acceptor_)
+        : reactor(reactor_), acceptor(std::move(acceptor_)) {}
+    Reactor& reactor;
+    tcp::acceptor acceptor;
+    std::shared_ptr<Outcome<bool>> waiter;
+    bool closed = false;
+  };
+
+  static Task<Result<std::unique_ptr<Channel>>> accept_next(std::shared_ptr<State> state);
+
+  std::shared_ptr<State> state_;
+  const Address address_;
+};
+
+Task<Result<std::unique_ptr<Channel>>> SocketListener::accept_next(std::shared_ptr<State> state) {
+  while (!state->closed) {
+    auto socket = std::make_shared<tcp::socket>(state->acceptor.get_executor());
+    auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
+    state->waiter = outcome;
+    state->acceptor.async_accept(*socket, [state, socket, outcome](const error_code& error) {
+      Reactor::Turn turn(state->reactor);
+      outcome->set(error, true);
+    });
+    std::pair<error_code, bool> got = co_await outcome->done;
+    state->waiter.reset();
+    if (state->closed) break;
+    if (got.first == boost::asio::error::connection_aborted) continue;
+    if (got.first) co_return fail(Code::kSystemCall, "accept: " + got.first.message());
+    Result<std::unique_ptr<Channel>> channel = channel_of(state->reactor, std::move(*socket));
+    if (channel || channel.error().code() != Code::kConnectionLost) co_return channel;
+  }
+  co_return fail(Code::kCancelled, "listener closed");
+}
+
+class SocketNetwork final : public Network {
+ public:
+  explicit SocketNetwork(Reactor& reactor) : reactor_(reactor) {}
+
+  Task<Result<std::unique_ptr<Channel>>> connect(Address to, base::TimePoint deadline) override;
+  Result<std::unique_ptr<Listener>> listen(const Address& at) override;
+
+ private:
+  boost::asio::io_context& io() { return *io_context_of(reactor_); }
+  Task<Result<Endpoints>> resolve(Address address, base::TimePoint deadline);
+  Task<Result<std::unique_ptr<Channel>>> connect_to(tcp::endpoint endpoint, Address name,
+                                                    base::TimePoint deadline);
+  Result<std::unique_ptr<Listener>> listen_on(const tcp::endpoint& endpoint, const Address& at);
+
+  Reactor& reactor_;
+};
+
+Error too_late(const Address& address, std::string_view what) {
+  return Error(Code::kDeadlineExceeded, fmt::format("{} {}", what, to_string(address)));
+}
+
+Task<Result<Endpoints>> SocketNetwork::resolve(Address address, base::TimePoint deadline) {
+  error_code error;
+  const auto literal = boost::asio::ip::make_address(address.host, error);
+  if (!error) co_return Endpoints{tcp::endpoint(literal, address.port)};
+
+  auto resolver = std::make_shared<tcp::resolver>(io());
+  auto outcome = std::make_shared<Outcome<Endpoints>>(reactor_);
+  const os::TimerId timer = reactor_.run_at(deadline, [outcome, resolver] {
+    resolver->cancel();
+    outcome->set(boost::asio::error::timed_out, {});
+  });
+  resolver->async_resolve(address.host, std::to_string(address.port),
+                          tcp::resolver::numeric_service,
+                          [&reactor = reactor_, outcome, resolver](
+                              const error_code& failed, const tcp::resolver::results_type& found) {
+                            Reactor::Turn turn(reactor);
+                            outcome->set(failed, Endpoints(found.begin(), found.end()));
+                          });
+  std::pair<error_code, Endpoints> got = co_await outcome->done;
+  reactor_.cancel(timer);
+  if (got.first == boost::asio::error::timed_out) co_return fail(too_late(address, "resolve"));
+  if (got.first) co_return fail(unreachable(address, got.first));
+  co_return std::move(got.second);
+}
+
+Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect_to(tcp::endpoint endpoint,
+                                                                 Address name,
+                                                                 base::TimePoint deadline) {
+  auto socket = std::make_shared<tcp::socket>(io());
+  auto outcome = std::make_shared<Outcome<bool>>(reactor_);
+  const os::TimerId timer =
+      reactor_.run_at(deadline, [outcome] { outcome->set(boost::asio::error::timed_out, false); });
+  socket->async_connect(endpoint, [&reactor = reactor_, socket, outcome](const error_code& error) {
+    Reactor::Turn turn(reactor);
+    outcome->set(error, true);
+  });
+  std::pair<error_code, bool> got = co_await outcome->done;
+  reactor_.cancel(timer);
+  if (!got.first) co_return channel_of(reactor_, std::move(*socket));
+  error_code ignored;
+  socket->close(ignored);
+  if (!got.second) co_return fail(too_late(name, "connect to"));
+  co_return fail(unreachable(name, got.first));
+}
+
+Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect(Address to,
+                                                              base::TimePoint deadline) {
+  if (deadline <= reactor_.now()) co_return fail(too_late(to, "connect to"));
+  MC_CO_TRY(const Endpoints endpoints, co_await resolve(to, deadline));
+  Error last(Code::kUnreachable, to_string(to) + ": the name has no address");
+  for (const tcp::endpoint& endpoint : endpoints) {
+    Result<std::unique_ptr<Channel>> channel = co_await connect_to(endpoint, to, deadline);
+    if (channel) co_return channel;
+    last = std::move(channel).error();
+    if (last.code() == Code::kDeadlineExceeded) break;
+  }
+  co_return fail(std::move(last));
+}
+
+// Resolves a name on the spot: servers listen at their start, on literals or names of their own
+// host.
+Result<std::unique_ptr<Listener>> SocketNetwork::listen(const Address& at) {
+  error_code error;
+  const auto literal = boost::asio::ip::make_address(at.host, error);
+  if (!error) return listen_on(tcp::endpoint(literal, at.port), at);
+  tcp::resolver resolver(io());
+  const auto found =
+      resolver.resolve(at.host, std::to_string(at.port),
+                       tcp::resolver::numeric_service | tcp::resolver::passive, error);
+  if (error || found.empty()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("listen on {}: {}", to_string(at), error.message()));
+  }
+  return listen_on(found.begin()->endpoint(), at);
+}
+
+Result<std::unique_ptr<Listener>> SocketNetwork::listen_on(const tcp::endpoint& endpoint,
+                                                           const Address& at) {
+  tcp::acceptor acceptor(io());
+  error_code error;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error && endpoint.address().is_v6() && endpoint.address().is_unspecified()) {
+    acceptor.set_option(boost::asio::ip::v6_only(false), error);
+  }
+  if (!error) acceptor.bind(endpoint, error);
+  if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
+  tcp::endpoint bound;
+  if (!error) bound = acceptor.local_endpoint(error);
+  if (error == boost::asio::error::address_in_use) {
+    return fail(Code::kAddressInUse, to_string(at));
+  }
+  if (error) {
+    return fail(Code::kSystemCall, fmt::format("listen on {}: {}", to_string(at), error.message()));
+  }
+  return std::make_unique<SocketListener>(reactor_, std::move(acceptor),
+                                          Address(at.host, bound.port()));
+}
+
+}  // namespace
+
+std::unique_ptr<Network> make_socket_network(Reactor& reactor) {
+  return std::make_unique<SocketNetwork>(reactor);
+}
+
+}  // namespace mooncake::net
