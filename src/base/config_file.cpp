@@ -1,10 +1,13 @@
 // Config files: flat YAML or JSON. What the two libraries throw is caught here.
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <sstream>
 
 #include "base/text.h"
 #include "mooncake/config.h"
@@ -83,36 +86,83 @@ Result<Values> parse_json(std::string_view content) {
   return values.take();
 }
 
-Result<Values> read_yaml(std::string_view content) {
-  const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(content));
-  Values values;
-  if (documents.empty()) return values;
-  if (documents.size() > 1) return fail(Code::kInvalidArgument, "more than one YAML document");
-  const YAML::Node& document = documents.front();
-  if (document.IsNull()) return values;
-  if (!document.IsMap()) return fail(Code::kInvalidArgument, "not a table of `key: value` lines");
-  std::set<std::string> seen;
-  for (const auto& member : document) {
-    if (!member.first.IsScalar()) return fail(Code::kInvalidArgument, "a key is not a plain word");
-    const std::string& key = member.first.Scalar();
-    if (!seen.insert(key).second) {
-      return fail(Code::kInvalidArgument, fmt::format("key {} appears twice", quote(key)));
-    }
-    if (member.second.IsNull()) continue;
-    if (!member.second.IsScalar()) {
-      return fail(Code::kInvalidArgument, fmt::format("key {} {}", quote(key), kFlat));
-    }
-    values.emplace(key, member.second.Scalar());
+// Collects the pairs of one flat map from the parser's events. The parser is asked for events
+// because its own loaders never return on some files, such as one that holds only a comma.
+class FlatYaml final : public YAML::EventHandler {
+ public:
+  const std::string& fault() const { return fault_; }
+  Values take() { return std::move(values_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override { add(std::nullopt); }
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override { refuse("aliases are not taken"); }
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string& value) override {
+    add(value);
   }
-  return values;
-}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    open(false);
+  }
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {
+    open(true);
+  }
+  void OnMapEnd() override {}
+
+ private:
+  static constexpr std::string_view kNoTable = "not a table of `key: value` lines";
+
+  void open(bool map) {
+    if (opened_) {
+      refuse(key_ ? fmt::format("key {} {}", quote(*key_), kFlat) : "a key is not a plain word");
+    } else if (!map) {
+      refuse(kNoTable);
+    }
+    opened_ = true;
+  }
+  // A key, or the value of the last one; nothing where the file has nothing.
+  void add(std::optional<std::string> text) {
+    if (!opened_) {
+      if (text) refuse(kNoTable);
+    } else if (!key_) {
+      if (!text) return refuse("a key is not a plain word");
+      if (!seen_.insert(*text).second) refuse(fmt::format("key {} appears twice", quote(*text)));
+      key_ = std::move(text);
+    } else {
+      if (text) values_.insert_or_assign(*key_, *std::move(text));
+      key_.reset();
+    }
+  }
+  // The first fault stays.
+  void refuse(std::string_view why) {
+    if (fault_.empty()) fault_ = why;
+  }
+
+  Values values_;
+  std::set<std::string> seen_;
+  std::optional<std::string> key_;  // its value comes next
+  std::string fault_;
+  bool opened_ = false;
+};
 
 Result<Values> parse_yaml(std::string_view content) {
+  FlatYaml values;
   try {
-    return read_yaml(content);
+    std::istringstream stream{std::string(content)};
+    YAML::Parser parser(stream);
+    const bool found = parser.HandleNextDocument(values);
+    if (!values.fault().empty()) return fail(Code::kInvalidArgument, values.fault());
+    FlatYaml rest;
+    if (found && parser.HandleNextDocument(rest)) {
+      return fail(Code::kInvalidArgument, "more follows after the table of `key: value` lines");
+    }
   } catch (const std::exception& error) {
     return fail(Code::kInvalidArgument, base::escape(error.what()));
   }
+  return values.take();
 }
 
 bool ends_with_word(std::string_view path, std::string_view ending) {

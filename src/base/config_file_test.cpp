@@ -67,7 +67,21 @@ TEST(ConfigFile, WhatIsNotFlatIsRefusedByName) {
   EXPECT_EQ(fault("m.yaml", "just text"),
             "config file 'm.yaml': not a table of `key: value` lines");
   EXPECT_EQ(fault("m.yaml", "a: 1\n---\nb: 2\n"),
-            "config file 'm.yaml': more than one YAML document");
+            "config file 'm.yaml': more follows after the table of `key: value` lines");
+}
+
+// Found by fuzzing: yaml-cpp 0.7's own loaders never return on these.
+TEST(ConfigFile, TextThatIsNoDocumentEnds) {
+  for (const char* text : {",", ", a", "a: 1\n,", "? ,", "*a", "a: &x 1\nb: *x\n"}) {
+    EXPECT_NE(fault("m.yaml", text), "") << text;
+  }
+}
+
+TEST(ConfigFile, YamlKeysArePlainWords) {
+  EXPECT_EQ(fault("m.yaml", "[a]: 1\n"), "config file 'm.yaml': a key is not a plain word");
+  EXPECT_EQ(fault("m.yaml", "{a: 1}: 1\n"), "config file 'm.yaml': a key is not a plain word");
+  EXPECT_EQ(fault("m.yaml", "~: 1\n"), "config file 'm.yaml': a key is not a plain word");
+  EXPECT_EQ(read("m.yaml", "{a: 1, b: }"), (Values{{"a", "1"}}));
 }
 
 TEST(ConfigFile, KeysAreUnique) {
