@@ -21,8 +21,8 @@ enum class SettingType : std::uint8_t {
   kBytes,     // 1024-based: 512mb, "512 MB", 0.5gb, 1048576
   kDuration,  // 10s, 250ms, 5m, 1h; a bare number counts in the table's `unit`
   kText,
-  kChoice,    // one of `allowed`, separated by '|'
-  kAddress,   // host, host:port, [v6]:port
+  kChoice,   // one of `allowed`, separated by '|'
+  kAddress,  // host, host:port, [v6]:port
 };
 
 // How far a setting is served. Knobs of the published package that this product does not need are
@@ -30,13 +30,13 @@ enum class SettingType : std::uint8_t {
 enum class Support : std::uint8_t { kServed, kAcceptedIgnored, kRefused };
 
 struct Setting {
-  std::string_view name;      // flag and file key; words joined by '_'
+  std::string_view name;  // flag and file key; words joined by '_'
   SettingType type;
   std::string_view fallback;  // the default, as text
   std::string_view help;
-  std::string_view unit = {};      // of a bare number of a kDuration: "ms" or "s"
-  std::string_view allowed = {};   // of a kChoice
-  double minimum = -9.3e18;        // of numbers, bytes, and durations in `unit`
+  std::string_view unit = {};     // of a bare number of a kDuration: "ms" or "s"
+  std::string_view allowed = {};  // of a kChoice
+  double minimum = -9.3e18;       // of numbers, bytes, and durations in `unit`
   double maximum = 9.3e18;
   std::string_view env = {};       // environment variable; none when empty
   std::string_view file_key = {};  // when a file spells it otherwise
@@ -45,25 +45,26 @@ struct Setting {
 
 enum class SettingSource : std::uint8_t { kDefault, kFile, kEnvironment, kFlag, kArgument };
 
-// What a program or an API call was given, before validation. Arguments win over flags, which win over
-// the environment, which wins over the file, which wins over the default; what another source has
-// overruled isn't looked at.
+// What a program or an API call was given, before validation. Arguments win over flags, which win
+// over the environment, which wins over the file, which wins over the default; what another source
+// has overruled isn't looked at.
 struct SettingInputs {
   // argv without the program: -port=1, --port 1, -name, --noname. --help and --version are the
   // caller's business. What isn't a known flag is an error.
   std::vector<std::string> flags;
   // Flat key -> value, as from parse_config_file(). An unknown key gives a notice.
   std::map<std::string, std::string> file;
-  // Usually from process_environment(); variables that the table doesn't name are passed over, and an
-  // empty one counts as not set.
+  // Usually from process_environment(); variables that the table doesn't name are passed over, and
+  // an empty one counts as not set.
   std::map<std::string, std::string> environment;
   // Values set by code. An unknown name gives a notice.
   std::map<std::string, std::string> arguments;
 };
 
 // Values of one table, validated as a whole: every error names field, value and allowed set, as in
-// "port: '70000' is not in 1..65535". Immutable and safe to share between threads. The table outlives
-// it. Asking for a name that the table lacks, or as another type, is our mistake and ends the process.
+// "port: '70000' is not in 1..65535". Immutable and safe to share between threads. The table
+// outlives it. Asking for a name that the table lacks, or as another type, is our mistake and ends
+// the process.
 class Settings {
  public:
   static Result<Settings> resolve(std::span<const Setting> table, const SettingInputs& inputs);
@@ -76,8 +77,8 @@ class Settings {
   const std::string& text(std::string_view name) const;  // kText, kChoice, kAddress
 
   SettingSource source(std::string_view name) const;
-  // One line for each knob that was given but is not needed here, and for unknown names in the file or
-  // in arguments. Say them once, at start.
+  // One line for each knob that was given but is not needed here, and for unknown names in the file
+  // or in arguments. Say them once, at start.
   const std::vector<std::string>& notices() const { return notices_; }
 
   struct Row {
@@ -110,18 +111,19 @@ std::string_view to_string(SettingSource source);
 std::string help_text(std::string_view program, std::span<const Setting> table);
 std::string docs_table(std::span<const Setting> table);
 
-// YAML or JSON, flat, by the file's extension (.yaml, .yml, .json). `content` is the file's text, at
-// most 1 MiB. A key without a value (null) counts as not given; lists and nested tables are errors.
+// YAML or JSON, flat, by the file's extension (.yaml, .yml, .json). `content` is the file's text,
+// at most 1 MiB. A key without a value (null) counts as not given; lists and nested tables are
+// errors.
 Result<std::map<std::string, std::string>> parse_config_file(std::string_view path,
                                                              std::string_view content);
 // The variables of this process that a table names and that aren't empty.
 std::map<std::string, std::string> process_environment(std::span<const Setting> table);
 
-// "512mb", "512 MB", "0.5gb", "1 GiB", "1048576"; 1024-based, a fraction of a byte is dropped behind a
-// unit and an error without one. Negative, over 2^63-1 or "50%" is an error.
+// "512mb", "512 MB", "0.5gb", "1 GiB", "1048576"; 1024-based, a fraction of a byte is dropped
+// behind a unit and an error without one. Negative, over 2^63-1 or "50%" is an error.
 Result<std::uint64_t> parse_size(std::string_view text);
-// "250ms", "10s", "1.5m", "1h"; a bare number counts in `bare_unit` and is an error when that is empty.
-// Negative, finer than a millisecond or over 100 years is an error.
+// "250ms", "10s", "1.5m", "1h"; a bare number counts in `bare_unit` and is an error when that is
+// empty. Negative, finer than a millisecond or over 100 years is an error.
 Result<std::chrono::milliseconds> parse_duration(std::string_view text, std::string_view bare_unit);
 // "1.5 GiB"; the largest unit in which the size takes at most three decimals, so that
 // parse_size(format_size(n)) == n.

@@ -1,7 +1,7 @@
 // Result<T> and Error: how every call of the product says that it failed.
 //
-// An Error is two words. Codes come from codes.def, the same list on every surface; the detail names
-// the thing, the value and the way out, and is only built when something has failed.
+// An Error is two words. Codes come from codes.def, the same list on every surface; the detail
+// names the thing, the value and the way out, and is only built when something has failed.
 #pragma once
 
 #include <atomic>
@@ -23,10 +23,10 @@ enum class Domain : std::uint8_t { kGeneral, kTransfer, kStore };
 
 // Who can mend it, and whether the same call may succeed when it is made again.
 enum ErrorTraits : std::uint8_t {
-  kNobody = 0,     // a fact of life: a miss, a full pool
-  kCaller = 1,     // the arguments or the order of calls
-  kPeer = 2,       // another process or the network
-  kSystem = 3,     // this machine
+  kNobody = 0,  // a fact of life: a miss, a full pool
+  kCaller = 1,  // the arguments or the order of calls
+  kPeer = 2,    // another process or the network
+  kSystem = 3,  // this machine
   kFaultMask = 3,
   kRetriable = 4,
 };
@@ -104,16 +104,17 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 // In a coroutine use MC_CO_CHECK and MC_CO_TRY.
 #define MC_DETAIL_CAT2(a, b) a##b
 #define MC_DETAIL_CAT(a, b) MC_DETAIL_CAT2(a, b)
-#define MC_DETAIL_CHECK(result, expression, return_)                       \
-  auto result = (expression);                                              \
+#define MC_DETAIL_CHECK(result, expression, return_) \
+  auto result = (expression);                        \
   if (!result) return_ ::mooncake::fail(std::move(result).error())
 #define MC_DETAIL_TRY(result, variable, expression, return_) \
   MC_DETAIL_CHECK(result, expression, return_);              \
   variable = *std::move(result)
-#define MC_CHECK(expression) MC_DETAIL_CHECK(MC_DETAIL_CAT(mc_result_, __LINE__), expression, return)
+#define MC_CHECK(expression) \
+  MC_DETAIL_CHECK(MC_DETAIL_CAT(mc_result_, __LINE__), expression, return )
 #define MC_TRY(variable, expression) \
-  MC_DETAIL_TRY(MC_DETAIL_CAT(mc_result_, __LINE__), variable, expression, return)
+  MC_DETAIL_TRY(MC_DETAIL_CAT(mc_result_, __LINE__), variable, expression, return )
 #define MC_CO_CHECK(expression) \
-  MC_DETAIL_CHECK(MC_DETAIL_CAT(mc_result_, __LINE__), expression, co_return)
+  MC_DETAIL_CHECK(MC_DETAIL_CAT(mc_result_, __LINE__), expression, co_return )
 #define MC_CO_TRY(variable, expression) \
-  MC_DETAIL_TRY(MC_DETAIL_CAT(mc_result_, __LINE__), variable, expression, co_return)
+  MC_DETAIL_TRY(MC_DETAIL_CAT(mc_result_, __LINE__), variable, expression, co_return )

@@ -177,9 +177,7 @@ std::chrono::milliseconds Settings::duration(std::string_view name) const {
 const std::string& Settings::text(std::string_view name) const {
   return value(name, SettingType::kText).text;
 }
-SettingSource Settings::source(std::string_view name) const {
-  return values_[row_of(name)].source;
-}
+SettingSource Settings::source(std::string_view name) const { return values_[row_of(name)].source; }
 
 std::vector<Settings::Row> Settings::rows() const {
   std::vector<Row> rows;

@@ -25,9 +25,7 @@ Uuid read_boot_id() {
 
 }  // namespace
 
-std::string to_string(const Uuid& id) {
-  return fmt::format("{}-{}", id.high, id.low);
-}
+std::string to_string(const Uuid& id) { return fmt::format("{}-{}", id.high, id.low); }
 
 Uuid parse_hex_uuid(std::string_view text) {
   Uuid id;

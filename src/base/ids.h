@@ -64,8 +64,8 @@ std::string to_string(const Uuid& id);
 // 32 hex digits, dashes anywhere: "0f5b3a2c-...". The invalid Uuid for anything else.
 Uuid parse_hex_uuid(std::string_view text);
 
-// This boot of this machine: equal on all its processes, other after a reboot or on another machine.
-// Invalid where the kernel doesn't tell: then no peer counts as being on this host.
+// This boot of this machine: equal on all its processes, other after a reboot or on another
+// machine. Invalid where the kernel doesn't tell: then no peer counts as being on this host.
 Uuid boot_id();
 
 }  // namespace mooncake::base

@@ -49,13 +49,9 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void set_log_level(LogLevel level) {
-  current_level.store(level, std::memory_order_relaxed);
-}
+void set_log_level(LogLevel level) { current_level.store(level, std::memory_order_relaxed); }
 
-LogLevel log_level() {
-  return current_level.load(std::memory_order_relaxed);
-}
+LogLevel log_level() { return current_level.load(std::memory_order_relaxed); }
 
 void write_log(LogLevel level, std::string_view text) {
   if (level == LogLevel::kOff) return;

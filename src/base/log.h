@@ -1,4 +1,5 @@
-// Log lines for people: what happened, to which key or peer, and what follows. Hot paths count instead.
+// Log lines for people: what happened, to which key or peer, and what follows. Hot paths count
+// instead.
 #pragma once
 
 #include <fmt/format.h>

@@ -161,9 +161,7 @@ std::uint64_t Histogram::count() const {
   return total;
 }
 
-double Histogram::sum() const {
-  return sum_.load(std::memory_order_relaxed);
-}
+double Histogram::sum() const { return sum_.load(std::memory_order_relaxed); }
 
 double Histogram::quantile(double q) const {
   const std::vector<std::uint64_t> all = buckets();

@@ -55,7 +55,8 @@ class MetricsRegistry {
 
   // The same name and labels again give the same counter or histogram; a gauge is added once.
   Counter& counter(const std::string& name, const std::string& help, Labels labels = {});
-  Histogram& histogram(const std::string& name, const std::string& help, std::vector<double> bounds);
+  Histogram& histogram(const std::string& name, const std::string& help,
+                       std::vector<double> bounds);
   // Read when exposed, on the exposing thread.
   void gauge(const std::string& name, const std::string& help, std::function<double()> read,
              Labels labels = {});

@@ -54,9 +54,7 @@ std::uint64_t Random::below(std::uint64_t bound) {
   return static_cast<std::uint64_t>(product >> 64);
 }
 
-double Random::unit() {
-  return static_cast<double>(next() >> 11) * 0x1.0p-53;
-}
+double Random::unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
 void secure_random(std::span<std::byte> out) {
   while (!out.empty()) {

@@ -34,9 +34,7 @@ constexpr auto kRows = [] {
 }();
 static_assert(kCodes.size() < 255);
 
-std::size_t row_of(std::size_t wire) noexcept {
-  return wire <= kMaxWire ? kRows[wire] : 0;
-}
+std::size_t row_of(std::size_t wire) noexcept { return wire <= kMaxWire ? kRows[wire] : 0; }
 
 }  // namespace
 

@@ -1,12 +1,12 @@
-// Task<T>: a lazy coroutine. Client and Master logic is written in Tasks, so that it runs unchanged on
-// sockets in production and on one simulated thread in tests.
+// Task<T>: a lazy coroutine. Client and Master logic is written in Tasks, so that it runs unchanged
+// on sockets in production and on one simulated thread in tests.
 //
-// Rules: a Task starts when it is awaited or handed to a TaskGroup; it runs on its executor's thread
-// only; it never throws (an exception that escapes ends the process: it is our mistake). Arguments
-// are taken by value, or by reference to what outlives the await. A task that has started is destroyed
-// only after its end: what it waits for may hold its handle. No aggregate with a destructor may be a
-// temporary in the full expression of a co_await (GCC 12 destroys it twice): name it, or give the type
-// a constructor.
+// Rules: a Task starts when it is awaited or handed to a TaskGroup; it runs on its executor's
+// thread only; it never throws (an exception that escapes ends the process: it is our mistake).
+// Arguments are taken by value, or by reference to what outlives the await. A task that has started
+// is destroyed only after its end: what it waits for may hold its handle. No aggregate with a
+// destructor may be a temporary in the full expression of a co_await (GCC 12 destroys it twice):
+// name it, or give the type a constructor.
 #pragma once
 
 #include <cassert>
@@ -23,9 +23,9 @@ class Task;
 
 namespace detail {
 
-// Resumes whoever awaits the task, if that one had to be suspended. A task that ends at once only says
-// so, and its caller never stops: g++ turns a symmetric transfer into a jump from -O2 on only, so a loop
-// over such tasks would eat the stack in every debug and sanitizer build.
+// Resumes whoever awaits the task, if that one had to be suspended. A task that ends at once only
+// says so, and its caller never stops: g++ turns a symmetric transfer into a jump from -O2 on only,
+// so a loop over such tasks would eat the stack in every debug and sanitizer build.
 struct FinalAwaiter {
   bool await_ready() const noexcept { return false; }
   template <typename Promise>
@@ -117,7 +117,8 @@ inline Task<void> Promise<void>::get_return_object() noexcept {
 }
 }  // namespace detail
 
-// Owns tasks that run beside their starter; the owner joins them before it goes. One executor thread.
+// Owns tasks that run beside their starter; the owner joins them before it goes. One executor
+// thread.
 class TaskGroup {
  public:
   TaskGroup() = default;
@@ -133,8 +134,8 @@ class TaskGroup {
   }
   std::size_t running() const { return running_; }
 
-  // For work that is not a Task<void> but must end before the owner goes. leave() may end the owner:
-  // post it to the executor as the last thing.
+  // For work that is not a Task<void> but must end before the owner goes. leave() may end the
+  // owner: post it to the executor as the last thing.
   void enter() { ++running_; }
   void leave() {
     if (--running_ == 0 && joiner_) std::exchange(joiner_, nullptr).resume();

@@ -36,9 +36,7 @@ bool is_exact(const Decimal& decimal, std::uint64_t multiplier) {
   return !decimal.finer && decimal.fraction * multiplier % decimal.scale == 0;
 }
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Takes "12" or "12.5" off the front of `text`; none when there is no number.
 std::optional<Decimal> take_decimal(std::string_view& text) {
