@@ -1,0 +1,92 @@
+// mooncake: the command for people.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "demo.h"
+#include "demo_node.h"
+#include "demo_options.h"
+#include "doctor.h"
+
+namespace {
+
+using namespace mooncake;
+
+constexpr int kExitUsage = 2;
+constexpr int kExitFailed = 3;
+
+// What the chosen subcommand does; its exit status.
+using Command = std::function<int()>;
+
+// Options come from the settings table, which also judges their values.
+void add_demo(CLI::App& app, Command& chosen) {
+  CLI::App* const demo = app.add_subcommand(
+      "demo", "Replay a trace of requests over a cluster of processes on this machine");
+  auto given = std::make_shared<std::map<std::string, std::string>>();
+  for (const Setting& setting : demo::demo_settings()) {
+    const std::string name(setting.name);
+    const std::string help(setting.help);
+    if (setting.type == SettingType::kBool) {
+      demo->add_flag_callback(
+          "--" + name, [given, name] { (*given)[name] = "true"; }, help);
+      continue;
+    }
+    demo->add_option_function<std::string>(
+            "--" + name, [given, name](const std::string& text) { (*given)[name] = text; }, help)
+        ->type_name(setting.type == SettingType::kText ? "FILE|sample" : "N")
+        ->default_str(std::string(setting.fallback));
+  }
+  demo->callback([given, &chosen] { chosen = [given] { return demo::demo_command(*given); }; });
+  // The demo starts its nodes as this; nobody else does.
+  app.add_subcommand("demo-node", "")->group("")->callback([&chosen] {
+    chosen = demo::node_command;
+  });
+}
+
+void add_doctor(CLI::App& app, Command& chosen) {
+  CLI::App* const doctor = app.add_subcommand(
+      "doctor", "Settings with their source, limits of this machine, the path to each peer");
+  auto options = std::make_shared<doctor::Options>();
+  doctor->add_flag("--json", options->json, "one JSON document");
+  doctor->add_option("--master", options->master, "Master to ask, host:port")->type_name("ADDRESS");
+  doctor->add_option("--peer", options->peers, "engine to reach, host:port; may be repeated")
+      ->type_name("ADDRESS");
+  doctor->add_option("--timeout-ms", options->timeout_ms, "of each question")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 600'000));
+  doctor->callback([options, &chosen] { chosen = [options] { return doctor::run(*options); }; });
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Mooncake: KV-cache blocks between prefill, store and decode processes.",
+               "mooncake"};
+  app.set_version_flag("--version", "mooncake " MOONCAKE_VERSION);
+  app.require_subcommand(1);
+  Command chosen;
+  add_demo(app, chosen);
+  add_doctor(app, chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // Help and version are "errors" with status 0.
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  return chosen();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "mooncake: {}\n", error.what());
+    return kExitFailed;
+  }
+}
