@@ -33,7 +33,9 @@ bool is_ipv6(std::string_view text) {
     if (scope.empty() || scope.size() > kMaxScope || !is_name(scope)) return false;
     text = text.substr(0, percent);
   }
+  constexpr std::string_view kAllowed = "0123456789abcdefABCDEF:.";
   if (text.size() >= INET6_ADDRSTRLEN) return false;
+  if (text.find_first_not_of(kAllowed) != std::string_view::npos) return false;
   in6_addr parsed;
   return ::inet_pton(AF_INET6, std::string(text).c_str(), &parsed) == 1;
 }

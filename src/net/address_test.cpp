@@ -75,6 +75,7 @@ TEST(Address, RefusesAndNamesTheValue) {
       "http://host:1",
       "a,b:1",
       std::string("host\0:1", 7),
+      std::string("fe80::\0:1", 9),
       "host:1\n",
       std::string(254, 'a') + ":1",
       std::string(5000, 'a'),

@@ -16,7 +16,8 @@ namespace mooncake::net {
 struct HttpRequest {
   std::string method;  // "GET"
   std::string path;    // decoded, without the query
-  std::map<std::string, std::string> query;  // decoded; the last of equal names wins
+  // Decoded, '+' is a space; the last of equal names wins.
+  std::map<std::string, std::string> query;
   std::string body;
 };
 struct HttpResponse {
@@ -26,13 +27,16 @@ struct HttpResponse {
 };
 
 struct HttpLimits {
-  std::size_t max_body = 1u << 20;       // beyond: 413
-  std::size_t max_header = 16384;        // beyond: 431
+  std::size_t max_body = 1u << 20;  // beyond: 413
+  std::size_t max_header = 16384;   // beyond: 431
   std::size_t max_connections = 256;
-  base::Duration idle_timeout = std::chrono::seconds(30);  // also the time a request may take to arrive
+  // Also the time a request may take to arrive, and an answer to leave.
+  base::Duration idle_timeout = std::chrono::seconds(30);
 };
 
-// Handlers run on the executor's thread and may suspend. Unknown path: 404; known path, other method: 405.
+// Handlers run on the executor's thread and may suspend. Unknown path: 404; known path, other
+// method (HEAD too): 405. Malformed: 400. Connections beyond the limit are answered with 503 and
+// closed.
 class HttpServer {
  public:
   using Handler = std::function<base::Task<HttpResponse>(const HttpRequest&)>;
@@ -43,13 +47,17 @@ class HttpServer {
   virtual void route(std::string method, std::string path, Handler handler) = 0;
   // kAddressInUse names the address. Any thread, once.
   virtual Result<Address> listen(const Address& at) = 0;
-  // Any thread but the runtime's; waits for the handlers.
+  // Any thread but the runtime's; waits for the handlers. The destructor does it too.
   virtual void stop() = 0;
 };
 
-// One request, one connection. `url`: http://host[:port]/path?query. Executor thread.
-base::Task<Result<HttpResponse>> http_request(os::Env env, std::string method, std::string url,
-                                              std::string body, base::TimePoint deadline);
+// One request, one connection. `url`: http://host[:port]/path?query. A body goes out as
+// application/json; an answer of more than 16 MiB is kProtocolError. Errors name the URL:
+// kUnreachable (also when connecting takes longer than `connect_timeout`), kDeadlineExceeded,
+// kConnectionLost, kProtocolError. Any status is an answer. Executor thread.
+base::Task<Result<HttpResponse>> http_request(
+    os::Env env, std::string method, std::string url, std::string body, base::TimePoint deadline,
+    base::Duration connect_timeout = base::Duration::max());
 
 // Percent-encodes everything but unreserved characters.
 std::string url_encode(std::string_view text);

@@ -1,4 +1,5 @@
-// No text makes the address parser crash, and whatever it accepts is printed and read back as itself.
+// No text makes the address parser crash, and whatever it accepts is printed and read back as
+// itself.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

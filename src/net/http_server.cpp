@@ -1,0 +1,362 @@
+// A connection is one task: read a request, run its handler, write the answer, until someone stops.
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+
+#include <atomic>
+#include <cassert>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "net/asio_access.h"
+#include "net/http.h"
+#include "net/http_io.h"
+#include "net/http_url.h"
+#include "os/run_blocking.h"
+
+namespace mooncake::net {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using base::Task;
+using boost::system::error_code;
+using tcp = boost::asio::ip::tcp;
+
+constexpr std::size_t kReadAtOnce = 16384;
+// After a refusal the client may still be sending; what it sends is read and forgotten for a while,
+// so that a reset doesn't overtake the answer.
+constexpr std::size_t kLingerBytes = 4u << 20;
+constexpr auto kLingerTime = std::chrono::seconds(2);
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors have run out
+
+using Parser = http::request_parser<http::string_body>;
+using Request = http::request<http::string_body>;
+
+void set_limits(Parser& parser, const HttpLimits& limits) {
+  parser.header_limit(static_cast<std::uint32_t>(limits.max_header));
+  parser.body_limit(limits.max_body);
+}
+
+Result<HttpRequest> to_request(const Request& from) {
+  HttpRequest request;
+  request.method = std::string_view(from.method_string());
+  MC_CHECK(parse_target(std::string_view(from.target()), request));
+  request.body = from.body();
+  return request;
+}
+
+HttpResponse text_response(int status, std::string body) {
+  HttpResponse response;
+  response.status = status;
+  response.body = std::move(body);
+  return response;
+}
+
+// What to answer when reading failed; nothing when nobody is there to read it.
+std::optional<HttpResponse> answer_to(const error_code& error) {
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) {
+    return text_response(431, "header is too large");
+  }
+  if (error == http::error::body_limit) return text_response(413, "body is too large");
+  if (error == http::error::end_of_stream || error == http::error::partial_message) return {};
+  if (error.category() != http::make_error_code(http::error::bad_method).category()) return {};
+  return text_response(400, "malformed request: " + error.message());
+}
+
+struct Session {
+  explicit Session(tcp::socket socket, std::size_t max_buffer)
+      : stream(std::move(socket)), buffer(max_buffer) {}
+  void close() {
+    error_code ignored;
+    stream.socket().close(ignored);
+  }
+  beast::tcp_stream stream;
+  beast::flat_buffer buffer;
+  bool handling = false;  // a handler runs; it is waited for, not cut off
+};
+
+struct Route {
+  std::map<std::string, HttpServer::Handler> methods;
+  std::string allow() const {
+    std::string names;
+    for (const auto& [method, handler] : methods)
+      names += (names.empty() ? "" : ", ") + method;
+    return names;
+  }
+};
+
+class Server final : public HttpServer {
+ public:
+  Server(os::Env env, HttpLimits limits, boost::asio::io_context& io)
+      : env_(env), limits_(limits), acceptor_(io) {}
+  ~Server() override { stop(); }
+
+  void route(std::string method, std::string path, Handler handler) override {
+    routes_[std::move(path)].methods[std::move(method)] = std::move(handler);
+  }
+  Result<Address> listen(const Address& at) override;
+  void stop() override;
+
+ private:
+  Result<Address> open(const Address& at);
+  Task<void> accept_all();
+  Task<void> serve(std::list<Session>::iterator session);
+  Task<bool> serve_one(Session& session);
+  Task<error_code> read(Session& session, Parser& parser);
+  Task<error_code> read_some(Session& session, base::Duration limit);
+  Task<error_code> write(Session& session, const Request& request, HttpResponse response,
+                         bool keep_alive);
+  template <typename Message>
+  Task<error_code> write_message(Session& session, Message& message);
+  Task<HttpResponse> handle(const HttpRequest& request);
+  Task<void> linger(Session& session);
+  Task<void> stop_all();
+  void refuse(tcp::socket socket);
+
+  const os::Env env_;
+  const HttpLimits limits_;
+  std::map<std::string, Route> routes_;
+  std::atomic<bool> stopped_{false};  // stop() has been called
+
+  // Executor thread.
+  tcp::acceptor acceptor_;
+  std::list<Session> sessions_;
+  base::TaskGroup tasks_;
+  bool stopping_ = false;
+};
+
+Result<Address> Server::open(const Address& at) {
+  error_code error;
+  auto address = boost::asio::ip::make_address(at.host, error);
+  if (error) {
+    tcp::resolver resolver(acceptor_.get_executor());
+    const auto found = resolver.resolve(at.host, std::to_string(at.port), error);
+    if (error) return fail(Code::kSystemCall, "listen " + to_string(at) + ": " + error.message());
+    address = found.begin()->endpoint().address();
+  }
+  const tcp::endpoint endpoint(address, at.port);
+  acceptor_.open(endpoint.protocol(), error);
+  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) acceptor_.bind(endpoint, error);
+  if (!error) acceptor_.listen(boost::asio::socket_base::max_listen_connections, error);
+  const tcp::endpoint bound = error ? endpoint : acceptor_.local_endpoint(error);
+  if (error) {
+    error_code ignored;
+    acceptor_.close(ignored);
+    const bool in_use = error == boost::asio::error::address_in_use;
+    return fail(in_use ? Code::kAddressInUse : Code::kSystemCall,
+                "listen " + to_string(at) + ": " + error.message());
+  }
+  return Address(at.host, bound.port());
+}
+
+Result<Address> Server::listen(const Address& at) {
+  MC_TRY(Address address, open(at));
+  if (!env_.executor.post([this] { tasks_.start(accept_all()); })) {
+    return fail(Code::kNotReady, "the runtime has stopped");
+  }
+  return address;
+}
+
+void Server::stop() {
+  if (stopped_.exchange(true)) return;
+  os::run_blocking(env_.executor, stop_all());
+}
+
+Task<void> Server::stop_all() {
+  stopping_ = true;
+  error_code ignored;
+  acceptor_.close(ignored);
+  for (Session& session : sessions_) {
+    if (!session.handling) session.close();
+  }
+  co_await tasks_.join();
+}
+
+Task<void> Server::accept_all() {
+  while (!stopping_) {
+    tcp::socket socket(acceptor_.get_executor());
+    const error_code error = co_await await_io<error_code>(
+        env_.executor, [this, &socket](auto done) { acceptor_.async_accept(socket, done); });
+    if (stopping_) break;
+    if (error) {
+      base::log_warning("HTTP: accept: {}", error.message());
+      co_await env_.executor.sleep_for(kAcceptPause);
+    } else if (sessions_.size() >= limits_.max_connections) {
+      refuse(std::move(socket));
+    } else {
+      sessions_.emplace_front(std::move(socket), limits_.max_header + kReadAtOnce);
+      tasks_.start(serve(sessions_.begin()));
+    }
+  }
+}
+
+void Server::refuse(tcp::socket socket) {
+  static constexpr char kBusy[] =
+      "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(boost::asio::buffer(kBusy, sizeof kBusy - 1), ignored);
+  socket.shutdown(tcp::socket::shutdown_both, ignored);
+}
+
+Task<void> Server::serve(std::list<Session>::iterator session) {
+  error_code ignored;
+  session->stream.socket().set_option(tcp::no_delay(true), ignored);
+  while (co_await serve_one(*session)) {
+  }
+  session->close();
+  sessions_.erase(session);
+}
+
+// False when the connection has done its service.
+Task<bool> Server::serve_one(Session& session) {
+  Parser parser;
+  set_limits(parser, limits_);
+  const error_code error = co_await read(session, parser);
+  if (error) {
+    std::optional<HttpResponse> answer = answer_to(error);
+    if (!answer || stopping_) co_return false;
+    Task<error_code> writing = write(session, parser.get(), std::move(*answer), false);
+    const error_code written = co_await writing;
+    if (!written) co_await linger(session);
+    co_return false;
+  }
+  const Request raw = parser.release();
+  const Result<HttpRequest> request = to_request(raw);
+  HttpResponse response;
+  if (request) {
+    session.handling = true;
+    Task<HttpResponse> handling = handle(*request);
+    response = co_await handling;
+    session.handling = false;
+  } else {
+    response = text_response(400, request.error().message());
+  }
+  const bool keep_alive = raw.keep_alive() && !stopping_;
+  Task<error_code> writing = write(session, raw, std::move(response), keep_alive);
+  const error_code written = co_await writing;
+  co_return !written && keep_alive && !stopping_;
+}
+
+Task<error_code> Server::read_some(Session& session, base::Duration limit) {
+  session.stream.expires_after(limit);
+  std::size_t size = 0;
+  const error_code error =
+      co_await await_io<error_code>(env_.executor, [&session, &size](auto done) {
+        session.stream.async_read_some(session.buffer.prepare(kReadAtOnce),
+                                       [&size, done](error_code failed, std::size_t got) {
+                                         size = got;
+                                         done(failed);
+                                       });
+      });
+  session.buffer.commit(size);
+  co_return error;
+}
+
+// Waits for a request, and from its first byte on for the whole of it, each for the idle time at
+// most.
+Task<error_code> Server::read(Session& session, Parser& parser) {
+  error_code error;
+  if (session.buffer.size() == 0) {
+    error = co_await read_some(session, limits_.idle_timeout);
+    if (error) co_return error;
+  }
+  session.stream.expires_after(limits_.idle_timeout);
+  error = co_await await_io<error_code>(env_.executor, [&](auto done) {
+    http::async_read_header(session.stream, session.buffer, parser, done);
+  });
+  if (error || parser.is_done()) co_return error;
+  if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
+    http::response<http::empty_body> go_on(http::status::continue_, 11);
+    error = co_await await_io<error_code>(
+        env_.executor, [&](auto done) { http::async_write(session.stream, go_on, done); });
+    if (error) co_return error;
+  }
+  co_return co_await await_io<error_code>(env_.executor, [&](auto done) {
+    http::async_read(session.stream, session.buffer, parser, done);
+  });
+}
+
+Task<HttpResponse> Server::handle(const HttpRequest& request) {
+  const auto route = routes_.find(request.path);
+  if (route == routes_.end()) co_return text_response(404, "not found");
+  const auto handler = route->second.methods.find(request.method);
+  if (handler == route->second.methods.end()) co_return text_response(405, "method not allowed");
+  Task<HttpResponse> task = handler->second(request);
+  co_return co_await task;
+}
+
+template <typename Message>
+Task<error_code> Server::write_message(Session& session, Message& message) {
+  session.stream.expires_after(limits_.idle_timeout);
+  co_return co_await await_io<error_code>(env_.executor, [&session, &message](auto done) {
+    http::async_write(session.stream, message, done);
+  });
+}
+
+Task<error_code> Server::write(Session& session, const Request& request, HttpResponse response,
+                               bool keep_alive) {
+  const bool known = response.status >= 100 && response.status <= 599;
+  http::response<http::string_body> message(
+      static_cast<http::status>(known ? response.status : 500), 11);
+  message.set(http::field::content_type, response.content_type);
+  if (response.status == 405) {
+    const std::string_view target(request.target());
+    HttpRequest named;
+    if (parse_target(target, named) && routes_.contains(named.path)) {
+      message.set(http::field::allow, routes_.at(named.path).allow());
+    }
+  }
+  message.body() = std::move(response.body);
+  message.prepare_payload();
+  message.version(request.version() == 10 ? 10 : 11);
+  message.keep_alive(keep_alive);
+  if (request.method() != http::verb::head) co_return co_await write_message(session, message);
+  http::response<http::empty_body> head(std::move(message.base()));
+  co_return co_await write_message(session, head);
+}
+
+Task<void> Server::linger(Session& session) {
+  error_code error;
+  session.stream.socket().shutdown(tcp::socket::shutdown_send, error);
+  const base::TimePoint end = env_.now() + kLingerTime;
+  for (std::size_t left = kLingerBytes; left > 0 && !error && !stopping_;) {
+    const base::Duration limit = end - env_.now();
+    if (limit <= base::Duration(0)) break;
+    session.buffer.clear();
+    error = co_await read_some(session, limit);
+    left -= std::min(left, session.buffer.size());
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(os::Env env, HttpLimits limits) {
+  boost::asio::io_context* io = io_context_of(env.executor);
+  if (!io) return fail(Code::kNotSupported, "HTTP needs the executor of a net::Runtime");
+  return std::make_unique<Server>(env, limits, *io);
+}
+
+Result<HttpRequest> parse_http_request(std::string_view bytes, const HttpLimits& limits) {
+  Parser parser;
+  set_limits(parser, limits);
+  parser.eager(true);
+  while (!parser.is_done()) {
+    error_code error;
+    const std::size_t used = parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+    bytes.remove_prefix(used);
+    if (error == http::error::need_more || (!error && used == 0)) {
+      return fail(Code::kProtocolError, "incomplete request");
+    }
+    if (error) return fail(Code::kProtocolError, error.message());
+  }
+  return to_request(parser.get());
+}
+
+}  // namespace mooncake::net
