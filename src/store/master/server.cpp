@@ -1,0 +1,205 @@
+#include "store/master/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/log.h"
+#include "store/master/messages.h"
+#include "store/master/server_metrics.h"
+
+namespace mooncake::store::master {
+
+namespace {
+
+// Epochs stored ahead, so that rising through a few costs no write each.
+constexpr std::uint32_t kEpochsAhead = 1024;
+// An epoch further above the wall clock than this is nobody's honest epoch (about 4 years).
+constexpr std::uint64_t kEpochSlack = 1u << 27;
+
+Result<std::uint32_t> read_epoch_limit(os::Disk& disk, const std::string& file) {
+  if (file.empty()) return 0;
+  Result<std::string> content = disk.read(file);
+  if (!content && content.error().code() == Code::kObjectNotFound) return 0;
+  if (!content) return fail(std::move(content).error().with_context("epoch file"));
+  std::uint32_t value = 0;
+  const char* end = content->data() + content->size();
+  const auto [rest, error] = std::from_chars(content->data(), end, value);
+  if (error != std::errc() || std::string_view(rest, end) != "\n") {
+    return fail(Code::kInvalidArgument,
+                fmt::format("epoch file {}: not a number and a newline; restore it, or remove it "
+                            "after making sure that no client of its Master is left",
+                            file));
+  }
+  return value;
+}
+
+class Server final : public MasterServer {
+ public:
+  Server(os::Env env, ServerOptions options, const CoreOptions& core)
+      : env_(env),
+        options_(std::move(options)),
+        core_(core),
+        rpc_(net::RpcServer::create(env, rpc_options())),
+        metrics_(core_, *rpc_) {
+    epoch_ = core_.epoch();
+    for (const net::Method method :
+         {net::Method::kMount, net::Method::kUnmount, net::Method::kHeartbeat, net::Method::kGrant,
+          net::Method::kPublish, net::Method::kRevoke, net::Method::kLocate, net::Method::kExist,
+          net::Method::kRemove}) {
+      rpc_->handle(method, [this, method](net::ServerCall& call) { return answer(method, call); });
+    }
+    tasks_.start(tick());
+  }
+
+  Result<net::Address> listen(const net::Address& at) override { return rpc_->listen(at); }
+  void serve(std::unique_ptr<net::Channel> channel) override { rpc_->serve(std::move(channel)); }
+  Task<void> stop() override;
+
+  const Core& core() const override { return core_; }
+  net::RpcServer::Counters rpc_counters() const override { return rpc_->counters(); }
+  base::MetricsRegistry& metrics() override { return metrics_.registry(); }
+
+ private:
+  net::RpcServer::Options rpc_options() {
+    net::RpcServer::Options rpc;
+    rpc.identity = options_.identity;
+    rpc.limits = options_.limits;
+    rpc.epoch = &epoch_;
+    return rpc;
+  }
+  Task<Result<net::Bytes>> answer(net::Method method, net::ServerCall& call);
+  Result<net::Bytes> reply(const Request& request, const Effects& effects) const;
+  void apply(const Command& command, Effects& effects);
+  void extend_epochs();
+  Task<void> tick();
+
+  const os::Env env_;
+  const ServerOptions options_;
+  Core core_;
+  base::Epoch epoch_{};  // what frames say; the core's, whatever peers claim
+  std::unique_ptr<net::RpcServer> rpc_;
+  ServerMetrics metrics_;
+  std::vector<Effect> arena_;
+  std::vector<Decision> decisions_;
+  os::Completion<bool>* ticking_ = nullptr;  // the wait for the next tick
+  bool stopping_ = false;
+  bool absurd_epoch_reported_ = false;
+  base::TaskGroup tasks_;
+};
+
+void Server::apply(const Command& command, Effects& effects) {
+  if (options_.on_decision) effects.decisions = &decisions_;
+  core_.apply(command, env_.now(), effects);
+  for (const Decision& decision : decisions_) options_.on_decision(decision);
+  decisions_.clear();
+  if (core_.wants_epochs()) extend_epochs();
+  epoch_ = core_.epoch();
+}
+
+void Server::extend_epochs() {
+  const std::uint64_t wanted = static_cast<std::uint32_t>(core_.wanted_limit());
+  const auto now = static_cast<std::uint64_t>(env_.executor.clock().unix_seconds());
+  if (wanted > std::max<std::uint64_t>(now, static_cast<std::uint32_t>(epoch_)) + kEpochSlack) {
+    if (!std::exchange(absurd_epoch_reported_, true)) {
+      base::log_error("a client claims an epoch that would need the limit {}; it is not served",
+                      wanted);
+    }
+    return;
+  }
+  const auto limit = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(wanted + kEpochsAhead, ~std::uint32_t{0}));
+  if (!options_.epoch_file.empty()) {
+    Result<void> stored =
+        env_.disk.write_atomically(options_.epoch_file, fmt::format("{}\n", limit));
+    if (!stored) {
+      base::log_error("epoch file {}: {}", options_.epoch_file, stored.error().message());
+      return;
+    }
+  }
+  core_.extend_epochs(static_cast<base::Epoch>(limit));
+}
+
+// The core runs to its end within one turn, so that all calls share one arena.
+Task<Result<net::Bytes>> Server::answer(net::Method method, net::ServerCall& call) {
+  Result<Request> request = parse_request(method, call.body());
+  if (!request) co_return fail(std::move(request).error());
+  arena_.assign(request->outcomes(), Effect());
+  Effects effects;
+  effects.items = arena_;
+  apply(request->command, effects);
+  metrics_.answered(request->command, effects, effects.code != Code::kOk);
+  co_return reply(*request, effects);
+}
+
+Result<net::Bytes> Server::reply(const Request& request, const Effects& effects) const {
+  switch (request.command.kind) {
+    case CommandKind::kMount: {
+      if (effects.code != Code::kOk) return fail(effects.code);
+      const MountTerms terms{core_.epoch(), options_.core.client_ttl, options_.heartbeat};
+      return encode_mount_reply(terms, effects.items);
+    }
+    case CommandKind::kUnmount:
+      if (effects.code != Code::kOk) return fail(effects.code);
+      return encode_unmount_reply(effects.items);
+    case CommandKind::kHeartbeat:
+      if (effects.code != Code::kOk) return fail(effects.code);
+      return encode_heartbeat_reply(core_.epoch());
+    case CommandKind::kGrant:
+      return encode_grant_reply(core_, effects);
+    case CommandKind::kLocate:
+      return encode_locate_reply(core_, effects, options_.core.lease_ttl);
+    default:
+      return encode_codes_reply(effects.items);
+  }
+}
+
+Task<void> Server::tick() {
+  while (!stopping_) {
+    Command command;
+    Effects effects;
+    apply(command, effects);
+    if (effects.more) {
+      co_await env_.executor.yield();
+      continue;
+    }
+    os::Completion<bool> due(env_.executor);
+    ticking_ = &due;
+    const os::TimerId timer =
+        env_.executor.run_at(env_.now() + options_.tick, [&due] { due.set(true); });
+    co_await due;
+    ticking_ = nullptr;
+    env_.executor.cancel(timer);
+  }
+}
+
+Task<void> Server::stop() {
+  stopping_ = true;
+  if (ticking_ != nullptr) ticking_->set(true);
+  co_await rpc_->stop();
+  co_await tasks_.join();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<MasterServer>> MasterServer::create(os::Env env, ServerOptions options) {
+  MC_TRY(const std::uint32_t used, read_epoch_limit(env.disk, options.epoch_file));
+  const auto now = static_cast<std::uint64_t>(env.executor.clock().unix_seconds());
+  const std::uint64_t epoch = std::max<std::uint64_t>(now, std::uint64_t{used} + 1);
+  if (epoch + kEpochsAhead > ~std::uint32_t{0}) {
+    return fail(Code::kInvalidArgument, fmt::format("epoch {} leaves no room above it", epoch));
+  }
+  CoreOptions core = options.core;
+  core.epoch = static_cast<base::Epoch>(epoch);
+  core.epoch_limit = static_cast<base::Epoch>(epoch + kEpochsAhead);
+  core.hash_seed = env.random.next();
+  if (!options.epoch_file.empty()) {
+    Result<void> stored = env.disk.write_atomically(options.epoch_file,
+                                                    fmt::format("{}\n", epoch + kEpochsAhead));
+    if (!stored) return fail(std::move(stored).error().with_context("epoch file"));
+  }
+  return std::make_unique<Server>(env, std::move(options), core);
+}
+
+}  // namespace mooncake::store::master
