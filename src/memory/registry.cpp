@@ -168,6 +168,12 @@ Result<Region> Registry::find(std::uint64_t base, std::uint64_t length) const {
   return fail(Code::kAddressNotRegistered, describe(base, length));
 }
 
+bool Registry::covers(std::uint64_t base, std::uint64_t length) const {
+  if (length == 0 || base + length < base) return false;
+  std::lock_guard lock(state_->mutex);
+  return state_->covering(base, base + length) != nullptr;
+}
+
 std::size_t Registry::size() const {
   std::lock_guard lock(state_->mutex);
   return state_->by_key.size();

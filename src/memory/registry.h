@@ -83,6 +83,7 @@ class Registry {
   Result<Access> admit(std::uint64_t base, std::uint64_t length, RegionKey key) const;
   // Any region that covers the range: for descriptors, and for accesses from this process.
   Result<Region> find(std::uint64_t base, std::uint64_t length) const;
+  bool covers(std::uint64_t base, std::uint64_t length) const;
 
   std::size_t size() const;
   // Rises with every change; a descriptor of an older generation may be out of date.

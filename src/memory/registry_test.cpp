@@ -156,6 +156,7 @@ RC_GTEST_PROP(Registry, EqualsAList, ()) {
     const auto found = registry.find(base, length);
     RC_ASSERT(found.has_value() == std::any_of(regions.begin(), regions.end(), covers));
     RC_ASSERT(!found || covers(*found));
+    RC_ASSERT(registry.covers(base, length) == found.has_value());
     RC_ASSERT(registry.size() == regions.size());
     for (const auto& [region, access] : accesses) {
       const bool there = std::any_of(regions.begin(), regions.end(),

@@ -21,8 +21,8 @@ namespace mooncake::transfer {
 
 struct EngineOptions {
   EngineOptions() = default;  // no aggregate: see base/task.h
-  net::Identity identity;      // name is filled in from the bound address
-  net::Address listen;         // port 0 = a free one
+  net::Identity identity;     // incarnation not 0; the name is filled in from the bound address
+  net::Address listen;        // port 0 = a free one
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;
@@ -30,7 +30,7 @@ struct EngineOptions {
 
 // One entry of a batch.
 struct EngineRequest {
-  Slice slice;                  // without key: the engine fetches it, unless it is given here
+  Slice slice;  // without key: the engine fetches it, unless it is given here
   SegmentHandle target{};
   bool key_given = false;
 };
@@ -52,25 +52,30 @@ class Engine {
   virtual Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,
                                                  std::string_view location,
                                                  std::shared_ptr<memory::ExtentTable> extents) = 0;
-  // Ends admitted accesses to the range, then returns; kBusy at the deadline.
+  // Takes back the youngest registration that begins at `base`. When it returns no access that it
+  // admitted touches the range any more; kBusy when that is not so by the deadline.
   virtual Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) = 0;
 
-  // By name through the lookup, or by address (a segment that the store's Master names). Connects when
-  // first used.
+  // By name through the lookup, which also connects: kSegmentNotFound, kUnreachable. Or by address
+  // (a segment that the store's Master names), which connects when first used. The same name gives
+  // the same handle.
   virtual Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) = 0;
   virtual SegmentHandle open_address(const std::string& name, const net::Address& address) = 0;
 
-  // Moves the batch: plans, slices, executes, retries a failed attempt on another path or connection
-  // after the older attempt is fenced. Sets each request's slice.code. Ends by `deadline`; on return no
-  // local byte is touched any more. `moved`, if given, is raised by the bytes that each transport moved.
+  // Moves the batch: plans, slices, executes, retries a failed attempt on another path or
+  // connection, after the older attempt is fenced if it was a write. Sets each request's
+  // slice.code. Ends by `deadline`; on return no local byte is touched any more. `moved`, if given,
+  // is raised by the bytes that each transport moved. A write that failed may leave a part of its
+  // bytes, or zeros, at its target.
   virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                               std::map<std::string, std::uint64_t>* moved = nullptr) = 0;
 
-  // Which transports reach this segment, best first, with the reason; for the doctor and the benches.
+  // Which transports reach this segment, best first, with the reason; for the doctor and the
+  // benches.
   struct PathChoice {
     std::string_view transport;
     bool usable = false;
-    double score = 0;
+    double score = 0;  // seconds that a typical transfer is expected to take
     std::string reason;
   };
   virtual std::vector<PathChoice> paths(SegmentHandle target) = 0;
@@ -79,7 +84,7 @@ class Engine {
   virtual std::map<std::string, std::uint64_t> bytes_by_path() const = 0;
 
   struct Counters {
-    std::uint64_t refused_ranges;   // accesses of peers that named what they may not touch
+    std::uint64_t refused_ranges;  // accesses of peers that named what they may not touch
     std::uint64_t fenced_attempts, retried_attempts, quarantined_bytes;
     net::RpcServer::Counters server;
   };

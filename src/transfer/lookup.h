@@ -1,5 +1,5 @@
-// Lookup: from a segment's name to an address. P2P: the name is the address. Key-value: documents in a
-// metastore, as the published handshake writes them.
+// Lookup: from a segment's name to an address. P2P: the name is the address. Key-value: documents
+// in a metastore, as the published handshake writes them.
 #pragma once
 
 #include <memory>
@@ -26,6 +26,8 @@ class SegmentLookup {
 
 std::unique_ptr<SegmentLookup> make_p2p_lookup();
 // Keys `mooncake/rpc_meta/<name>` and `mooncake/ram/<name>`.
-std::unique_ptr<SegmentLookup> make_metastore_lookup(std::unique_ptr<metastore::Metastore> store);
+// The clock outlives it; it only dates the documents.
+std::unique_ptr<SegmentLookup> make_metastore_lookup(std::unique_ptr<metastore::Metastore> store,
+                                                     const base::Clock& clock);
 
 }  // namespace mooncake::transfer

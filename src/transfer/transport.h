@@ -11,6 +11,7 @@
 
 #include "base/buffers.h"
 #include "base/ids.h"
+#include "base/metrics.h"
 #include "base/task.h"
 #include "memory/registry.h"
 #include "mooncake/result.h"
@@ -19,6 +20,7 @@
 #include "net/handshake.h"
 #include "net/rpc.h"
 #include "os/env.h"
+#include "transfer/peers.h"
 
 namespace mooncake::transfer {
 
@@ -39,30 +41,31 @@ struct Capabilities {
   std::uint64_t alignment = 1;
   std::uint64_t max_bytes_per_request = 0;
   std::uint32_t max_ranges_per_request = 0;
-  bool guarded_memory = false;            // can name generations and grants
+  bool guarded_memory = false;  // can name generations and grants
 };
 
 // An opened segment, as the planner sees it.
 struct Peer {
+  Peer() = default;  // no aggregate: see base/task.h
   std::string name;
   net::Address address;
   base::Incarnation incarnation{};  // 0 until known
-  bool same_process = false;
+  bool same_process = false;        // it is this very engine
   bool same_host = false;
 };
 
 // Bytes of one request entry, or a part of them. What it points to outlives the call.
 struct Slice {
   Opcode opcode = Opcode::kRead;
-  std::span<const base::MutableBuffer> local;   // scattered here; one after the other there
+  std::span<const base::MutableBuffer> local;  // scattered here; one after the other there
   std::uint64_t remote = 0;
-  std::uint64_t length = 0;                     // the sum of `local`
+  std::uint64_t length = 0;  // the sum of `local`
   memory::RegionKey key{};
-  std::uint64_t guard = 0;                      // 0 = plain memory
-  std::uint64_t extent = 0;                     // guarded memory: where the object's extent begins
-  const memory::ExtentRecord* record = nullptr; // guarded writes
+  std::uint64_t guard = 0;                       // 0 = plain memory
+  std::uint64_t extent = 0;                      // guarded memory: where the object's extent begins
+  const memory::ExtentRecord* record = nullptr;  // guarded writes
   std::string_view record_key;
-  Code code = Code::kOk;                        // result, set by the transport
+  Code code = Code::kOk;  // result, set by the transport
 };
 
 struct AttemptId {
@@ -81,9 +84,10 @@ class Transport {
   // True when this peer can be reached this way; else `why` says what is missing.
   virtual bool reaches(const Peer& peer, std::string& why) const = 0;
 
-  // Moves slices of one opcode, within the limits of capabilities(). Sets each slice's code; an error
-  // of the whole attempt (peer gone, deadline) is returned and leaves the codes of slices that did
-  // succeed at kOk, all others set. On return no local byte is touched any more. Ends by `deadline`.
+  // Moves slices of one opcode, within the limits of capabilities(). Sets each slice's code; an
+  // error of the whole attempt (peer gone, deadline) is returned and leaves the codes of slices
+  // that did succeed at kOk, all others set. On return no local byte is touched any more. Ends by
+  // `deadline`.
   virtual Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
                                      TimePoint deadline) = 0;
 
@@ -95,12 +99,20 @@ class Transport {
   virtual Task<void> stop() = 0;
 };
 
+// What transports count on behalf of the engine. Executor thread; read from any.
+struct TransportCounters {
+  base::Counter refused_ranges;   // accesses of peers that named what they may not touch
+  base::Counter fenced_attempts;  // of peers, that were under way when they were fenced
+};
+
 // What the engine lends its transports.
 struct TransportContext {
   os::Env env;
   const net::Identity& identity;
   memory::Registry& registry;
   net::RpcServer& server;  // to serve peers of the same transport
+  PeerClients& peers;      // connections to other engines
+  TransportCounters& counters;
 };
 
 // One row of the built-in table.

@@ -1,0 +1,462 @@
+// One batch: grouped by peer and direction, cut into requests, several of which are on their way at
+// once. A failed attempt is repeated after the older one is fenced, so that no late byte can land
+// over what a later attempt has written.
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <utility>
+
+#include "transfer/engine_impl.h"
+
+namespace mooncake::transfer {
+
+namespace {
+
+constexpr std::size_t kPipeline = 4;        // requests of one group on their way
+constexpr std::size_t kFirstQuestion = 16;  // ranges; most batches lie in few regions
+constexpr base::Duration kLongestPause = std::chrono::milliseconds(50);
+
+// The peer's regions are other ones than those we know.
+bool is_stale_key(Code code) {
+  return code == Code::kRegionKeyMismatch || code == Code::kAddressNotRegistered;
+}
+
+bool worth_repeating(Code code) {
+  return code == Code::kConnectionLost || code == Code::kUnreachable || code == Code::kBusy ||
+         code == Code::kTransferFailed;
+}
+
+// The attempt never began: nothing of it can land.
+bool never_sent(Code code) { return code == Code::kUnreachable || code == Code::kBusy; }
+
+base::Duration pause_after(const Error& error) {
+  const base::Duration asked = std::chrono::milliseconds(std::max(1u, error.retry_after_ms()));
+  return std::min(asked, kLongestPause);
+}
+
+std::uint64_t total_length(std::span<const Slice> slices) {
+  return std::accumulate(slices.begin(), slices.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Slice& slice) { return sum + slice.length; });
+}
+
+// Bytes [offset, offset + length) of scattered memory.
+std::vector<base::MutableBuffer> sub_buffers(std::span<const base::MutableBuffer> buffers,
+                                             std::uint64_t offset, std::uint64_t length) {
+  std::vector<base::MutableBuffer> result;
+  for (base::MutableBuffer buffer : buffers) {
+    const auto skipped = std::min<std::uint64_t>(offset, buffer.size());
+    offset -= skipped;
+    buffer = buffer.subspan(skipped);
+    buffer = buffer.first(std::min<std::uint64_t>(length, buffer.size()));
+    if (!buffer.empty()) result.push_back(buffer);
+    length -= buffer.size();
+    if (length == 0) break;
+  }
+  return result;
+}
+
+}  // namespace
+
+class BatchRun {
+ public:
+  BatchRun(EngineImpl& engine, std::uint64_t id, std::span<EngineRequest> requests,
+           TimePoint deadline, std::map<std::string, std::uint64_t>* moved)
+      : engine_(engine), id_(id), requests_(requests), deadline_(deadline), moved_(moved) {}
+
+  Task<void> run();
+
+ private:
+  // Entries to one peer in one direction.
+  struct Group {
+    explicit Group(Segment& segment_) : segment(segment_) {}
+    Segment& segment;
+    std::vector<std::size_t> entries;
+    std::vector<std::size_t> ranking;  // of transports, best first
+    std::vector<std::vector<Piece>> parts;
+    std::size_t next_part = 0;
+  };
+  // What is left of one request.
+  struct Part {
+    std::uint32_t number = 0;
+    std::uint32_t attempts = 0;
+    std::uint32_t failures = 0;  // of whole attempts
+    std::size_t path = 0;        // in the ranking
+    bool keys_renewed = false;
+    std::vector<Slice> slices;
+    std::vector<std::size_t> entries;                  // one for each slice
+    std::deque<std::vector<base::MutableBuffer>> cut;  // what slices of cut entries point to
+  };
+
+  EngineRequest& request(std::size_t entry) { return requests_[entry]; }
+  void note(std::size_t entry, Code code) {
+    Code& result = request(entry).slice.code;
+    if (result == Code::kOk) result = code;
+  }
+  void note_all(const std::vector<std::size_t>& entries, Code code) {
+    for (const std::size_t entry : entries)
+      note(entry, code);
+  }
+  bool failed(std::size_t entry) { return request(entry).slice.code != Code::kOk; }
+
+  std::vector<std::unique_ptr<Group>> group();
+  Code check(const EngineRequest& request) const;
+  Task<void> run_group(Group& group);
+  bool plan(Group& group);
+  Task<void> work(Group& group);
+  Task<void> run_part(Group& group, std::size_t index);
+  void fill(Group& group, std::size_t index, Part& part);
+  Task<bool> attempt(Group& group, Part& part);
+  Task<bool> after_answer(Group& group, Part& part);
+  Task<bool> after_failure(Group& group, Part& part, Transport& transport, Peer peer, AttemptId id,
+                           Error error);
+  Task<bool> fence(Part& part, Transport& transport, const Peer& peer, AttemptId id);
+  Task<bool> repeat(Group& group, Part& part, Error error);
+  // Removes the slices with this code; returns their bytes.
+  static std::uint64_t take_out(Part& part, Code code);
+  void settle_done(Part& part, std::string_view transport);
+  void give_up(Part& part, Code code);
+
+  Task<Result<void>> know(Group& group);
+  Task<Result<void>> find_keys(Segment& segment, std::vector<std::size_t> entries);
+  void find_own_keys(const std::vector<std::size_t>& entries);
+
+  EngineImpl& engine_;
+  const std::uint64_t id_;
+  const std::span<EngineRequest> requests_;
+  const TimePoint deadline_;
+  std::map<std::string, std::uint64_t>* const moved_;
+  std::uint32_t next_part_ = 0;
+};
+
+Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint deadline,
+                                std::map<std::string, std::uint64_t>* moved) {
+  if (stopping_) {
+    for (EngineRequest& request : requests)
+      request.slice.code = Code::kCancelled;
+    co_return;
+  }
+  const std::uint64_t id = next_batch_++;
+  open_batches_.insert(id);
+  {
+    BatchRun batch(*this, id, requests, deadline, moved);
+    co_await batch.run();
+  }
+  open_batches_.erase(id);
+  if (open_batches_.empty() && all_closed_) all_closed_->set(true);
+}
+
+Task<void> BatchRun::run() {
+  const auto groups = group();
+  if (groups.size() == 1) {
+    co_await run_group(*groups.front());
+    co_return;
+  }
+  base::TaskGroup tasks;
+  for (const auto& each : groups)
+    tasks.start(run_group(*each));
+  co_await tasks.join();
+}
+
+Code BatchRun::check(const EngineRequest& request) const {
+  const Slice& slice = request.slice;
+  std::uint64_t local = 0;
+  for (const base::MutableBuffer& buffer : slice.local)
+    local += buffer.size();
+  if (local != slice.length) return Code::kInvalidArgument;
+  if (slice.remote + slice.length < slice.remote) return Code::kAddressNotRegistered;
+  if (!engine_.find_segment(request.target)) return Code::kSegmentNotFound;
+  return Code::kOk;
+}
+
+// Sets aside what is wrong or empty.
+std::vector<std::unique_ptr<BatchRun::Group>> BatchRun::group() {
+  std::map<std::pair<SegmentHandle, Opcode>, Group*> by_target;
+  std::vector<std::unique_ptr<Group>> groups;
+  for (std::size_t entry = 0; entry < requests_.size(); ++entry) {
+    EngineRequest& each = request(entry);
+    each.slice.code = check(each);
+    if (each.slice.code != Code::kOk || each.slice.length == 0) continue;
+    Group*& group = by_target[{each.target, each.slice.opcode}];
+    if (!group) {
+      groups.push_back(std::make_unique<Group>(*engine_.find_segment(each.target)));
+      group = groups.back().get();
+    }
+    group->entries.push_back(entry);
+  }
+  return groups;
+}
+
+Task<void> BatchRun::run_group(Group& group) {
+  if (const auto known = co_await know(group); !known) {
+    note_all(group.entries, known.error().code());
+    co_return;
+  }
+  if (!plan(group)) {
+    note_all(group.entries, Code::kNotSupported);
+    co_return;
+  }
+  const std::size_t workers = std::min(kPipeline, group.parts.size());
+  if (workers <= 1) {
+    co_await work(group);
+    co_return;
+  }
+  base::TaskGroup tasks;
+  for (std::size_t i = 0; i < workers; ++i)
+    tasks.start(work(group));
+  co_await tasks.join();
+}
+
+bool BatchRun::plan(Group& group) {
+  std::vector<std::uint64_t> lengths;
+  Workload workload;
+  for (const std::size_t entry : group.entries) {
+    const Slice& slice = request(entry).slice;
+    lengths.push_back(failed(entry) ? 0 : slice.length);
+    workload.bytes += lengths.back();
+    workload.guarded |= slice.guard != 0;
+  }
+  workload.ranges = lengths.size();
+  const auto candidates = engine_.candidates_for(group.segment.peer, nullptr);
+  group.ranking = rank(candidates, workload);
+  if (group.ranking.empty()) return false;
+  group.parts = cut(lengths, common_limits(candidates, group.ranking));
+  return true;
+}
+
+Task<void> BatchRun::work(Group& group) {
+  while (group.next_part < group.parts.size())
+    co_await run_part(group, group.next_part++);
+}
+
+void BatchRun::fill(Group& group, std::size_t index, Part& part) {
+  part.number = next_part_++;
+  for (const Piece& piece : group.parts[index]) {
+    const std::size_t entry = group.entries[piece.entry];
+    if (failed(entry)) continue;  // one piece before this one has told
+    const Slice& whole = request(entry).slice;
+    Slice slice = whole;
+    slice.length = piece.length;
+    slice.remote = whole.remote + piece.offset;
+    if (piece.length != whole.length) {
+      part.cut.push_back(sub_buffers(whole.local, piece.offset, piece.length));
+      slice.local = part.cut.back();
+    }
+    part.slices.push_back(slice);
+    part.entries.push_back(entry);
+  }
+}
+
+Task<void> BatchRun::run_part(Group& group, std::size_t index) {
+  Part part;
+  fill(group, index, part);
+  while (!part.slices.empty()) {
+    const bool again = co_await attempt(group, part);
+    if (!again) break;
+  }
+}
+
+// True when there is something left to try.
+Task<bool> BatchRun::attempt(Group& group, Part& part) {
+  Segment& segment = group.segment;
+  if (!engine_.stopping_ && !segment.peer.same_process &&
+      segment.peer.incarnation == base::Incarnation{}) {
+    const auto known = co_await engine_.describe(segment, {}, deadline_);
+    if (!known) co_return co_await repeat(group, part, known.error());
+  }
+  if (engine_.stopping_ || engine_.env_.now() >= deadline_) {
+    give_up(part, engine_.stopping_ ? Code::kCancelled : Code::kDeadlineExceeded);
+    co_return false;
+  }
+  Transport& transport = *engine_.transports_[group.ranking[part.path % group.ranking.size()]];
+  const Peer peer = segment.peer;
+  AttemptId id;
+  id.engine = engine_.identity_.incarnation;
+  id.batch = id_;
+  id.slice = part.number;
+  id.attempt = ++part.attempts;
+  id.oldest_open_batch = engine_.oldest_open_batch();
+  if (part.attempts > 1) ++engine_.retried_attempts_;
+  auto outcome = co_await transport.execute(peer, id, part.slices, deadline_);
+  settle_done(part, transport.capabilities().name);
+  if (part.slices.empty()) co_return false;
+  if (outcome) co_return co_await after_answer(group, part);
+  co_return co_await after_failure(group, part, transport, peer, id, std::move(outcome).error());
+}
+
+std::uint64_t BatchRun::take_out(Part& part, Code code) {
+  std::uint64_t bytes = 0;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < part.slices.size(); ++i) {
+    if (part.slices[i].code == code) {
+      bytes += part.slices[i].length;
+      continue;
+    }
+    part.slices[kept] = part.slices[i];
+    part.entries[kept] = part.entries[i];
+    ++kept;
+  }
+  part.slices.resize(kept);
+  part.entries.resize(kept);
+  return bytes;
+}
+
+void BatchRun::settle_done(Part& part, std::string_view transport) {
+  const std::uint64_t bytes = take_out(part, Code::kOk);
+  if (bytes == 0) return;
+  engine_.bytes_by_path_[std::string(transport)] += bytes;
+  if (moved_) (*moved_)[std::string(transport)] += bytes;
+}
+
+void BatchRun::give_up(Part& part, Code code) {
+  note_all(part.entries, code);
+  part.slices.clear();
+  part.entries.clear();
+}
+
+// The peer has answered for each range. Those whose key was looked up here get a second look.
+Task<bool> BatchRun::after_answer(Group& group, Part& part) {
+  const bool renew = !std::exchange(part.keys_renewed, true);
+  for (std::size_t i = 0; i < part.slices.size(); ++i) {
+    Code& code = part.slices[i].code;
+    if (renew && is_stale_key(code) && !request(part.entries[i]).key_given) continue;
+    note(part.entries[i], std::exchange(code, Code::kOk));
+  }
+  take_out(part, Code::kOk);
+  if (part.slices.empty()) co_return false;
+
+  group.segment.keys.clear();
+  const auto found = co_await find_keys(group.segment, part.entries);
+  if (!found) {
+    give_up(part, found.error().code());
+    co_return false;
+  }
+  for (std::size_t i = 0; i < part.slices.size(); ++i) {
+    part.slices[i].key = request(part.entries[i]).slice.key;
+    // What is not registered any more has its code by now, and is taken out with what has been
+    // moved.
+    part.slices[i].code = failed(part.entries[i]) ? Code::kOk : Code::kAddressNotRegistered;
+  }
+  take_out(part, Code::kOk);
+  co_return !part.slices.empty();
+}
+
+Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transport, Peer peer,
+                                   AttemptId id, Error error) {
+  const Code code = error.code();
+  const bool may_land = part.slices.front().opcode == Opcode::kWrite && !never_sent(code);
+  if (may_land && !engine_.stopping_) {
+    const bool fenced = co_await fence(part, transport, peer, id);
+    if (!fenced) {
+      engine_.quarantine(transport, peer, id, total_length(part.slices));
+      give_up(part, engine_.env_.now() < deadline_ ? code : Code::kDeadlineExceeded);
+      co_return false;
+    }
+  }
+  ++part.path;
+  co_return co_await repeat(group, part, std::move(error));
+}
+
+// False when it can't be told whether bytes of the attempt may still land.
+Task<bool> BatchRun::fence(Part& part, Transport& transport, const Peer& peer, AttemptId id) {
+  while (!engine_.stopping_ && engine_.env_.now() < deadline_) {
+    const auto fenced = co_await transport.fence(peer, id, deadline_);
+    if (fenced) co_return true;
+    if (!worth_repeating(fenced.error().code()) || ++part.failures >= engine_.max_attempts_) break;
+  }
+  co_return false;
+}
+
+// Whether what is left may be tried again; gives it up if not.
+Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
+  const Code code = error.code();
+  if (code == Code::kBusy && engine_.env_.now() + pause_after(error) < deadline_) {
+    co_await engine_.env_.executor.sleep_for(pause_after(error));
+    co_return true;
+  }
+  if (!worth_repeating(code) || ++part.failures >= engine_.max_attempts_) {
+    give_up(part, code);
+    co_return false;
+  }
+  if (code != Code::kTransferFailed) co_await engine_.find_again(group.segment, deadline_);
+  co_return true;
+}
+
+// Who the peer is, and the keys of the batch's ranges.
+Task<Result<void>> BatchRun::know(Group& group) {
+  Segment& segment = group.segment;
+  std::vector<std::size_t> without_key;
+  for (const std::size_t entry : group.entries) {
+    if (!request(entry).key_given) without_key.push_back(entry);
+  }
+  for (std::uint32_t failures = 0;;) {
+    Result<void> known;
+    if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{} &&
+        without_key.empty()) {
+      const auto described = co_await engine_.describe(segment, {}, deadline_);
+      if (!described) known = fail(described.error());
+    }
+    if (known) known = co_await find_keys(segment, without_key);
+    if (known || !worth_repeating(known.error().code())) co_return known;
+    if (known.error().code() == Code::kBusy) {
+      const base::Duration pause = pause_after(known.error());
+      if (engine_.stopping_ || engine_.env_.now() + pause >= deadline_) co_return known;
+      co_await engine_.env_.executor.sleep_for(pause);
+    } else {
+      if (++failures >= engine_.max_attempts_) co_return known;
+      co_await engine_.find_again(segment, deadline_);
+    }
+  }
+}
+
+void BatchRun::find_own_keys(const std::vector<std::size_t>& entries) {
+  for (const std::size_t entry : entries) {
+    Slice& slice = request(entry).slice;
+    const auto region = engine_.registry_.find(slice.remote, slice.length);
+    if (!region || region->extents) {
+      note(entry, Code::kAddressNotRegistered);
+    } else {
+      slice.key = region->key;
+    }
+  }
+}
+
+// Looks up, and asks for, the keys of these entries. Those that no region covers get their code.
+Task<Result<void>> BatchRun::find_keys(Segment& segment, std::vector<std::size_t> entries) {
+  if (segment.peer.same_process) {
+    find_own_keys(entries);
+    co_return Result<void>();
+  }
+  std::size_t limit = kFirstQuestion;
+  for (;;) {
+    std::erase_if(entries, [&](std::size_t entry) {
+      Slice& slice = request(entry).slice;
+      const auto key = segment.keys.find(slice.remote, slice.length);
+      if (key) slice.key = *key;
+      return key.has_value() || failed(entry);
+    });
+    if (entries.empty()) co_return Result<void>();
+    std::vector<AskedRange> asked;
+    for (std::size_t i = 0; i < std::min(limit, entries.size()); ++i) {
+      const Slice& slice = request(entries[i]).slice;
+      asked.push_back({slice.remote, slice.length});
+    }
+    const auto regions = co_await engine_.describe(segment, asked, deadline_);
+    if (!regions) co_return fail(regions.error());
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const DescribedRegion& region = (*regions)[i];
+      const bool covers = region.base <= asked[i].address && asked[i].length <= region.length &&
+                          asked[i].address - region.base <= region.length - asked[i].length;
+      Slice& slice = request(entries[i]).slice;
+      if (!covers) {
+        note(entries[i], Code::kAddressNotRegistered);
+        continue;
+      }
+      slice.key = region.key;
+      segment.keys.add(region.base, region.length, region.key);
+    }
+    entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(asked.size()));
+    limit = kMaxDescribed;
+  }
+}
+
+}  // namespace mooncake::transfer

@@ -1,0 +1,35 @@
+// Describe: keys of a peer's regions, asked for by address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffers.h"
+#include "memory/registry.h"
+#include "mooncake/result.h"
+#include "net/rpc.h"
+
+namespace mooncake::transfer {
+
+struct AskedRange {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+};
+struct DescribedRegion {
+  std::uint64_t base = 0;
+  std::uint64_t length = 0;  // 0: no region covers the range
+  memory::RegionKey key{};
+};
+
+inline constexpr std::size_t kMaxDescribed = 4096;  // ranges of one question
+
+net::Bytes encode_describe(std::span<const AskedRange> ranges);
+// For each range one region; kProtocolError for anything else.
+Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, std::size_t asked);
+
+// The owner's side. Guarded memory is not described: its key comes from the store's Master.
+Result<net::Bytes> answer_describe(const memory::Registry& registry, base::ConstBuffer body);
+
+}  // namespace mooncake::transfer

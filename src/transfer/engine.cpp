@@ -1,0 +1,253 @@
+// Life of the engine, its segments, and what it asks of peers.
+#include "transfer/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "base/log.h"
+#include "transfer/engine_impl.h"
+
+namespace mooncake::transfer {
+
+namespace {
+
+// How long a fence is tried behind the back of a caller whose deadline has passed.
+constexpr base::Duration kQuarantineTime = std::chrono::seconds(10);
+constexpr base::Duration kWithdrawTime = std::chrono::seconds(1);
+constexpr base::Duration kPublishTime = std::chrono::seconds(5);
+
+net::RpcServer::Options server_options(const net::Identity& identity, net::RpcLimits limits) {
+  net::RpcServer::Options options;
+  options.identity = identity;
+  options.limits = limits;
+  return options;
+}
+
+Task<Result<net::Bytes>> at_once(Result<net::Bytes> result) { co_return result; }
+
+}  // namespace
+
+Task<Result<std::unique_ptr<Engine>>> Engine::start(os::Env env, EngineOptions options) {
+  auto engine = std::make_unique<EngineImpl>(env, std::move(options));
+  auto opened = co_await engine->open();
+  if (!opened) {
+    co_await engine->stop();
+    co_return fail(std::move(opened).error());
+  }
+  co_return std::unique_ptr<Engine>(std::move(engine));
+}
+
+EngineImpl::EngineImpl(os::Env env, EngineOptions options)
+    : env_(env),
+      identity_(std::move(options.identity)),
+      listen_(std::move(options.listen)),
+      max_attempts_(std::max<std::uint32_t>(1, options.max_attempts)),
+      lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
+      server_(net::RpcServer::create(env, server_options(identity_, options.limits))) {}
+
+EngineImpl::~EngineImpl() { assert(open_batches_.empty() && fences_.running() == 0); }
+
+Task<Result<void>> EngineImpl::open() {
+  if (identity_.incarnation == base::Incarnation{}) {
+    co_return fail(Code::kInvalidArgument, "an engine needs an incarnation");
+  }
+  server_->handle(net::Method::kDescribeRegions, [this](net::ServerCall& call) {
+    return at_once(answer_describe(registry_, call.body()));
+  });
+  MC_CO_TRY(address_, server_->listen(listen_));
+  identity_.name = net::to_string(address_);
+
+  peers_ = std::make_unique<PeerClients>(env_, identity_);
+  const TransportContext context{env_,     identity_, registry_,
+                                 *server_, *peers_,   transport_counters_};
+  for (const TransportEntry& entry : builtin_transports()) {
+    transports_.push_back(entry.create(context));
+  }
+  auto own = std::make_unique<Segment>();
+  own->peer.name = identity_.name;
+  own->peer.address = address_;
+  own->peer.incarnation = identity_.incarnation;
+  own->peer.same_process = true;
+  own->peer.same_host = true;
+  segments_.push_back(std::move(own));
+  handles_.emplace(identity_.name, SegmentHandle::kLocal);
+
+  auto published = co_await lookup_->publish(identity_.name, address_, env_.now() + kPublishTime);
+  if (!published) co_return fail(std::move(published).error().with_context("publish " + name()));
+  published_ = true;
+  co_return Result<void>();
+}
+
+Task<void> EngineImpl::stop() {
+  stopping_ = true;
+  if (std::exchange(published_, false)) {
+    auto withdrawn = co_await lookup_->withdraw(name(), env_.now() + kWithdrawTime);
+    if (!withdrawn) base::log_warning("{}: {}", name(), withdrawn.error().message());
+  }
+  for (const auto& transport : transports_)
+    co_await transport->stop();
+  if (peers_) co_await peers_->stop();
+  if (!open_batches_.empty() && !all_closed_) {
+    os::Completion<bool> all_closed(env_.executor);
+    all_closed_ = &all_closed;
+    co_await all_closed;
+    all_closed_ = nullptr;
+  }
+  co_await fences_.join();
+  co_await server_->stop();
+}
+
+Result<memory::Region> EngineImpl::register_memory(std::uint64_t base, std::uint64_t length,
+                                                   std::string_view location,
+                                                   std::shared_ptr<memory::ExtentTable> extents) {
+  return registry_.add(base, length, location, memory::Permission::kReadWrite, std::move(extents));
+}
+
+// Transports copy on this thread and ask Access::live() before each copy, so that nothing touches
+// the range from here on, however long a peer takes to notice.
+Task<Result<void>> EngineImpl::unregister_memory(std::uint64_t base, TimePoint) {
+  auto removed = registry_.remove(base);
+  if (!removed) co_return fail(std::move(removed).error());
+  co_return Result<void>();
+}
+
+Segment* EngineImpl::find_segment(SegmentHandle handle) {
+  const auto index = static_cast<std::uint64_t>(handle);
+  return index < segments_.size() ? segments_[index].get() : nullptr;
+}
+
+SegmentHandle EngineImpl::handle_of(const std::string& name, const net::Address& address,
+                                    bool found_by_name) {
+  auto [it, is_new] = handles_.emplace(name, static_cast<SegmentHandle>(segments_.size()));
+  if (is_new) segments_.push_back(std::make_unique<Segment>());
+  Segment& segment = *segments_[static_cast<std::uint64_t>(it->second)];
+  if (it->second == SegmentHandle::kLocal) return it->second;
+  segment.found_by_name |= found_by_name;
+  segment.peer.name = name;
+  if (segment.peer.address != address) {
+    segment.peer.address = address;
+    segment.peer.incarnation = {};
+    segment.peer.same_process = address == address_;
+    segment.peer.same_host = segment.peer.same_process;
+    segment.keys.clear();
+  }
+  return it->second;
+}
+
+Task<Result<SegmentHandle>> EngineImpl::open_segment(std::string name, TimePoint deadline) {
+  if (stopping_) co_return fail(Code::kNotReady, "the engine is closed");
+  const auto own = handles_.find(name);
+  if (own != handles_.end() && own->second == SegmentHandle::kLocal) co_return own->second;
+  auto address = co_await lookup_->find(name, deadline);
+  if (!address) co_return fail(std::move(address).error());
+  const SegmentHandle handle = handle_of(name, *address, true);
+  Segment& segment = *find_segment(handle);
+  if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{}) {
+    const auto known = co_await describe(segment, {}, deadline);
+    if (!known) {
+      co_return fail(Error(known.error()).with_context("open segment " + name));
+    }
+  }
+  co_return handle;
+}
+
+SegmentHandle EngineImpl::open_address(const std::string& name, const net::Address& address) {
+  return handle_of(name, address, false);
+}
+
+Task<Result<std::vector<DescribedRegion>>> EngineImpl::describe(Segment& segment,
+                                                                std::vector<AskedRange> ranges,
+                                                                TimePoint deadline) {
+  if (stopping_) co_return fail(Code::kCancelled, "the engine is closed");
+  const net::Address asked = segment.peer.address;
+  const net::Bytes body = encode_describe(ranges);
+  net::CallOptions options;
+  options.deadline = deadline;
+  const auto reply =
+      co_await peers_->control(asked).call(net::Method::kDescribeRegions, body, options);
+  if (!reply) co_return fail(reply.error());
+  if (segment.peer.address == asked && segment.peer.incarnation != reply->peer.incarnation) {
+    segment.keys.clear();
+    segment.peer.incarnation = reply->peer.incarnation;
+    segment.peer.same_process = reply->peer.incarnation == identity_.incarnation;
+    segment.peer.same_host = identity_.boot_id.valid() && reply->peer.boot_id == identity_.boot_id;
+  }
+  co_return decode_described(reply->body, ranges.size());
+}
+
+Task<void> EngineImpl::find_again(Segment& segment, TimePoint deadline) {
+  segment.peer.incarnation = {};
+  if (!segment.found_by_name || stopping_) co_return;
+  const std::string name = segment.peer.name;
+  const auto address = co_await lookup_->find(name, deadline);
+  if (address) handle_of(name, *address, true);
+}
+
+void EngineImpl::quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes) {
+  if (!stopping_) fences_.start(fence_behind(transport, std::move(peer), id, bytes));
+}
+
+Task<void> EngineImpl::fence_behind(Transport& transport, Peer peer, AttemptId id,
+                                    std::uint64_t bytes) {
+  quarantined_bytes_ += bytes;
+  const TimePoint deadline = env_.now() + kQuarantineTime;
+  Result<void> fenced = fail(Code::kCancelled);
+  while (!fenced && !stopping_ && env_.now() < deadline) {
+    fenced = co_await transport.fence(peer, id, deadline);
+    if (!fenced && !stopping_) co_await env_.executor.sleep_for(std::chrono::milliseconds(10));
+  }
+  quarantined_bytes_ -= bytes;
+}
+
+std::vector<Candidate> EngineImpl::candidates_for(const Peer& peer,
+                                                  std::vector<std::string>* reasons) const {
+  std::vector<Candidate> candidates;
+  for (const auto& transport : transports_) {
+    std::string why;
+    Candidate candidate;
+    candidate.capabilities = &transport->capabilities();
+    candidate.reaches = transport->reaches(peer, why);
+    candidates.push_back(candidate);
+    if (reasons) reasons->push_back(std::move(why));
+  }
+  return candidates;
+}
+
+std::vector<Engine::PathChoice> EngineImpl::paths(SegmentHandle target) {
+  const Segment* const segment = find_segment(target);
+  if (!segment) return {};
+  std::vector<std::string> reasons;
+  const std::vector<Candidate> candidates = candidates_for(segment->peer, &reasons);
+  const Workload typical{1u << 20, 1, false};
+  std::vector<PathChoice> paths;
+  for (const std::size_t i : rank(candidates, typical)) {
+    const Capabilities& capabilities = *candidates[i].capabilities;
+    const double seconds = expected_seconds(capabilities, typical);
+    std::string reason =
+        fmt::format("{}: 1 MiB in {:.0f} us expected",
+                    capabilities.reach == Reach::kProcess ? "in this process"
+                                                          : net::to_string(segment->peer.address),
+                    seconds * 1e6);
+    paths.push_back({capabilities.name, true, seconds, std::move(reason)});
+  }
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].reaches) continue;
+    paths.push_back({candidates[i].capabilities->name, false, 0, std::move(reasons[i])});
+  }
+  return paths;
+}
+
+Engine::Counters EngineImpl::counters() const {
+  Counters counters{};
+  counters.refused_ranges = transport_counters_.refused_ranges.value();
+  counters.fenced_attempts = transport_counters_.fenced_attempts.value();
+  counters.retried_attempts = retried_attempts_;
+  counters.quarantined_bytes = quarantined_bytes_;
+  counters.server = server_->counters();
+  return counters;
+}
+
+}  // namespace mooncake::transfer

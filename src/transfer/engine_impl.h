@@ -1,0 +1,99 @@
+// EngineImpl: the engine's state. engine.cpp starts, stops and knows segments; batch.cpp moves
+// batches.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "os/executor.h"
+#include "transfer/describe.h"
+#include "transfer/engine.h"
+#include "transfer/key_cache.h"
+#include "transfer/planner.h"
+
+namespace mooncake::transfer {
+
+struct Segment {
+  Peer peer;
+  KeyCache keys;
+  bool found_by_name = false;  // through the lookup, which may know better after a failure
+};
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(os::Env env, EngineOptions options);
+  ~EngineImpl() override;
+
+  Task<Result<void>> open();
+  Task<void> stop() override;
+
+  os::Env env() override { return env_; }
+  const net::Identity& identity() const override { return identity_; }
+  const std::string& name() const override { return identity_.name; }
+  const net::Address& address() const override { return address_; }
+  memory::Registry& registry() override { return registry_; }
+
+  Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,
+                                         std::string_view location,
+                                         std::shared_ptr<memory::ExtentTable> extents) override;
+  Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) override;
+  Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) override;
+  SegmentHandle open_address(const std::string& name, const net::Address& address) override;
+  Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
+                      std::map<std::string, std::uint64_t>* moved) override;
+  std::vector<PathChoice> paths(SegmentHandle target) override;
+  std::map<std::string, std::uint64_t> bytes_by_path() const override { return bytes_by_path_; }
+  Counters counters() const override;
+
+ private:
+  friend class BatchRun;  // batch.cpp: one batch under way
+
+  Segment* find_segment(SegmentHandle handle);
+  SegmentHandle handle_of(const std::string& name, const net::Address& address, bool found_by_name);
+  std::vector<Candidate> candidates_for(const Peer& peer, std::vector<std::string>* reasons) const;
+
+  // Asks the peer who it is, and for the keys of these ranges (at most kMaxDescribed). Another life
+  // of the peer than the one known makes what was known of it void.
+  Task<Result<std::vector<DescribedRegion>>> describe(Segment& segment,
+                                                      std::vector<AskedRange> ranges,
+                                                      TimePoint deadline);
+  // After a failure: the name may lead elsewhere by now.
+  Task<void> find_again(Segment& segment, TimePoint deadline);
+  // Goes on until the fence is known to hold, or for kQuarantineTime; counts the bytes meanwhile.
+  void quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
+  Task<void> fence_behind(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
+  std::uint64_t oldest_open_batch() const {
+    return open_batches_.empty() ? next_batch_ : *open_batches_.begin();
+  }
+
+  const os::Env env_;
+  net::Identity identity_;
+  net::Address address_;
+  const net::Address listen_;
+  const std::uint32_t max_attempts_;
+  std::unique_ptr<SegmentLookup> lookup_;
+  bool published_ = false;
+
+  memory::Registry registry_;
+  TransportCounters transport_counters_;
+  std::unique_ptr<net::RpcServer> server_;
+  std::unique_ptr<PeerClients> peers_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+
+  std::vector<std::unique_ptr<Segment>> segments_;  // by handle; 0 is this engine's own
+  std::map<std::string, SegmentHandle> handles_;
+
+  bool stopping_ = false;
+  std::uint64_t next_batch_ = 1;
+  std::set<std::uint64_t> open_batches_;
+  os::Completion<bool>* all_closed_ = nullptr;  // set when the last open batch ends
+  base::TaskGroup fences_;
+  std::map<std::string, std::uint64_t> bytes_by_path_;
+  std::uint64_t retried_attempts_ = 0;
+  std::uint64_t quarantined_bytes_ = 0;
+};
+
+}  // namespace mooncake::transfer

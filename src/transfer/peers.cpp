@@ -1,0 +1,22 @@
+#include "transfer/peers.h"
+
+namespace mooncake::transfer {
+
+net::RpcClient& PeerClients::client(const net::Address& peer, Clients& clients) {
+  auto& client = clients[net::to_string(peer)];
+  if (!client) {
+    net::RpcClient::Options options;
+    options.identity = identity_;
+    client = net::RpcClient::create(env_, peer, std::move(options));
+  }
+  return *client;
+}
+
+base::Task<void> PeerClients::stop() {
+  for (auto* clients : {&data_, &control_}) {
+    for (auto& [address, client] : *clients)
+      co_await client->stop();
+  }
+}
+
+}  // namespace mooncake::transfer

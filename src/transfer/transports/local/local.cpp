@@ -1,0 +1,137 @@
+// The local transport: the target is this very engine's memory. Copies on the executor's thread, in
+// steps, under the same checks as a peer's access.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "transfer/access.h"
+#include "transfer/cursor.h"
+#include "transfer/transport.h"
+
+namespace mooncake::transfer {
+namespace local {
+namespace {
+
+constexpr std::uint64_t kStep = 8u << 20;   // bytes copied before other work has its turn
+constexpr std::uint64_t kSliceCost = 4096;  // of a slice, in bytes: checks cost, too
+
+constexpr Capabilities kCapabilities = [] {
+  Capabilities capabilities;
+  capabilities.name = "local";
+  capabilities.reach = Reach::kProcess;
+  capabilities.bandwidth_bytes_per_second = 8e9;
+  capabilities.latency = std::chrono::microseconds(1);
+  capabilities.max_bytes_per_request = std::uint64_t{1} << 30;
+  capabilities.max_ranges_per_request = 1u << 16;
+  capabilities.guarded_memory = true;
+  return capabilities;
+}();
+
+RemoteRange range_of(const Slice& slice) {
+  RemoteRange range;
+  range.address = slice.remote;
+  range.length = slice.length;
+  range.key = slice.key;
+  range.guard = slice.guard;
+  range.extent = slice.extent;
+  return range;
+}
+
+class LocalTransport final : public Transport {
+ public:
+  explicit LocalTransport(const TransportContext& context) : context_(context) {}
+
+  const Capabilities& capabilities() const override { return kCapabilities; }
+  bool reaches(const Peer& peer, std::string& why) const override {
+    if (peer.same_process) return true;
+    why = "the peer is another engine";
+    return false;
+  }
+  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
+                             TimePoint deadline) override;
+  // A copy ends with the call that makes it.
+  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint) override { co_return Result<void>(); }
+  Task<void> stop() override {
+    stopping_ = true;
+    co_return;
+  }
+
+ private:
+  Task<Code> write(const Slice& slice, TimePoint deadline);
+  Task<Code> read(const Slice& slice, TimePoint deadline);
+  // Counts what was done in this turn; when it is a turn's worth, lets others go first.
+  Task<Code> pause(std::uint64_t cost, TimePoint deadline);
+
+  const TransportContext context_;
+  bool stopping_ = false;
+  std::uint64_t done_in_turn_ = 0;
+};
+
+Task<Code> LocalTransport::pause(std::uint64_t cost, TimePoint deadline) {
+  done_in_turn_ += cost;
+  if (done_in_turn_ >= kStep) {
+    co_await context_.env.executor.yield();
+    done_in_turn_ = 0;
+    if (stopping_) co_return Code::kCancelled;
+    if (context_.env.now() >= deadline) co_return Code::kDeadlineExceeded;
+  }
+  co_return Code::kOk;
+}
+
+Task<Code> LocalTransport::write(const Slice& slice, TimePoint deadline) {
+  WriteAccess access(context_.registry, range_of(slice), slice.record, slice.record_key);
+  BufferCursor from(slice.local);
+  for (std::uint64_t offset = 0; access.code() == Code::kOk && offset < slice.length;) {
+    const base::MutableBuffer piece = from.peek(kStep);
+    if (access.may_write()) std::memmove(access.data() + offset, piece.data(), piece.size());
+    from.advance(piece.size());
+    offset += piece.size();
+    const Code paused = co_await pause(piece.size(), deadline);
+    if (paused != Code::kOk && offset < slice.length) co_return paused;
+  }
+  co_return access.finish();
+}
+
+Task<Code> LocalTransport::read(const Slice& slice, TimePoint deadline) {
+  ReadAccess access(context_.registry, range_of(slice));
+  BufferCursor to(slice.local);
+  for (std::uint64_t offset = 0; offset < slice.length && access.may_read();) {
+    const base::MutableBuffer piece = to.peek(kStep);
+    std::memmove(piece.data(), access.data() + offset, piece.size());
+    to.advance(piece.size());
+    offset += piece.size();
+    const Code paused = co_await pause(piece.size(), deadline);
+    if (paused != Code::kOk && offset < slice.length) co_return paused;
+  }
+  co_return access.finish();
+}
+
+Task<Result<void>> LocalTransport::execute(const Peer&, AttemptId, std::span<Slice> slices,
+                                           TimePoint deadline) {
+  Code stopped = stopping_ ? Code::kCancelled : Code::kOk;
+  for (Slice& slice : slices) {
+    slice.code = stopped;
+    if (stopped != Code::kOk) continue;
+    slice.code = slice.opcode == Opcode::kWrite ? co_await write(slice, deadline)
+                                                : co_await read(slice, deadline);
+    const bool given_up = slice.code == Code::kCancelled || slice.code == Code::kDeadlineExceeded;
+    stopped = given_up ? slice.code : co_await pause(kSliceCost, deadline);
+  }
+  if (stopped != Code::kOk) co_return fail(stopped);
+  co_return Result<void>();
+}
+
+std::unique_ptr<Transport> create(const TransportContext& context) {
+  return std::make_unique<LocalTransport>(context);
+}
+
+}  // namespace
+}  // namespace local
+
+const TransportEntry& local_transport_entry() {
+  static const TransportEntry entry{"local", &local::create};
+  return entry;
+}
+
+}  // namespace mooncake::transfer

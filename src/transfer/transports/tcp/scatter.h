@@ -1,0 +1,49 @@
+// WriteSink, ReadSource: the payload of one request, spread over the ranges of this process that it
+// names. Each place is asked of its access directly before the copy.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "net/channel.h"
+#include "transfer/access.h"
+#include "transfer/transports/tcp/attempts.h"
+
+namespace mooncake::transfer::tcp {
+
+// What may not be written any more goes to scratch memory.
+class WriteSink final : public net::PayloadSink {
+ public:
+  // Both outlive the sink.
+  WriteSink(std::span<const WriteAccess> accesses, const Attempts::Ongoing& attempt)
+      : accesses_(accesses), attempt_(attempt) {}
+
+  std::span<std::byte> prepare(std::size_t remaining) override;
+  void commit(std::size_t size) override { offset_ += size; }
+
+ private:
+  std::span<const WriteAccess> accesses_;  // from the one that is being written
+  const Attempts::Ongoing& attempt_;
+  std::size_t offset_ = 0;  // in the first of them
+  std::vector<std::byte> scratch_;
+};
+
+// What may not be read comes out as zeros; when that changes while a piece is on its way, the whole
+// message is given up.
+class ReadSource final : public net::PayloadSource {
+ public:
+  explicit ReadSource(std::span<const ReadAccess> accesses) : accesses_(accesses) {}
+
+  base::ConstBuffer next(std::size_t remaining) override;
+  bool live() const override { return !piece_of_ || piece_of_->may_read(); }
+
+ private:
+  std::span<const ReadAccess> accesses_;
+  std::size_t offset_ = 0;
+  const ReadAccess* piece_of_ = nullptr;  // whose memory was handed out last
+};
+
+}  // namespace mooncake::transfer::tcp

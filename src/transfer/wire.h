@@ -1,0 +1,33 @@
+// FlatBuffers of the data plane: verified before use, copied out when done.
+#pragma once
+
+#include <flatbuffers/flatbuffers.h>
+
+#include <string_view>
+
+#include "base/buffers.h"
+#include "mooncake/result.h"
+#include "net/rpc.h"
+#include "transfer/transfer_generated.h"
+
+namespace mooncake::transfer {
+
+// The table in `body`, or kProtocolError that names it.
+template <typename Table>
+Result<const Table*> verified(base::ConstBuffer body, std::string_view what) {
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
+  if (!verifier.VerifyBuffer<Table>(nullptr)) {
+    return fail(Code::kProtocolError, std::string(what) + " is malformed");
+  }
+  return flatbuffers::GetRoot<Table>(body.data());
+}
+
+inline base::ConstBuffer bytes_of(const flatbuffers::FlatBufferBuilder& builder) {
+  return {reinterpret_cast<const std::byte*>(builder.GetBufferPointer()), builder.GetSize()};
+}
+inline net::Bytes copy_of(const flatbuffers::FlatBufferBuilder& builder) {
+  const base::ConstBuffer bytes = bytes_of(builder);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace mooncake::transfer
