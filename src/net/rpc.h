@@ -80,7 +80,7 @@ class RpcServer {
   virtual Result<Address> listen(const Address& at) = 0;
   // Serves one connection that was made otherwise (in-process pairs).
   virtual void serve(std::unique_ptr<Channel> channel) = 0;
-  // Called after a peer's last connection has gone.
+  // Called after a peer's last connection has gone and its handlers have ended.
   virtual void on_disconnect(std::function<void(const PeerIdentity&)> callback) = 0;
   // Closes everything and waits for the handlers. Await it before destruction.
   virtual Task<void> stop() = 0;
@@ -108,10 +108,11 @@ struct Reply {
   base::Epoch epoch{};         // as the frame said
 };
 
-// A client's view of one server: connects when first needed, again after a loss (with backoff,
-// bounded by each call's deadline), and multiplexes calls. Calls in flight when the connection is
-// lost end with kConnectionLost; whether to repeat one is the caller's decision. Executor thread
-// only.
+// A client's view of one server: connects when first needed, again after a loss, and multiplexes
+// calls. All calls that wait share one attempt; one that fails ends them (kUnreachable and so on:
+// they may have another place to go). The next attempt keeps a distance that grows; calls made
+// meanwhile wait for it, at most until their deadline. Calls in flight when the connection is lost
+// end with kConnectionLost; whether to repeat one is the caller's decision. Executor thread only.
 class RpcClient {
  public:
   struct Options {
@@ -133,6 +134,9 @@ class RpcClient {
   // discarded; the connection and its other calls go on. Errors of the server's handler come back
   // as it gave them. More data than `data_room` holds is kProtocolError.
   virtual Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) = 0;
+
+  // Fails what is in flight with kCancelled; connection and client go on.
+  virtual void cancel_calls() = 0;
 
   virtual bool connected() const = 0;
   virtual void on_disconnect(std::function<void()> callback) = 0;

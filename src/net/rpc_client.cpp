@@ -105,6 +105,7 @@ class Client final : public RpcClient {
   ~Client() override { assert(callers_ == 0 && tasks_.running() == 0 && "await stop() first"); }
 
   Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) override;
+  void cancel_calls() override;
   bool connected() const override { return link_ != nullptr; }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
@@ -116,6 +117,7 @@ class Client final : public RpcClient {
   void add(const std::shared_ptr<Call>& call);
   void end(Call& call, Result<Reply> result);
   void end_all(const std::shared_ptr<Link>& link, const Error& error);
+  void end_every(const Error& error);
   void end_late(Call& call);
   FrameHeader header_of(const Call& call, std::uint16_t flags) const;
   void send(const std::shared_ptr<Call>& call);
@@ -395,14 +397,22 @@ Task<Result<void>> Client::read_data(std::shared_ptr<Link> link, FrameHeader hea
   co_return co_await discard_payload(*link->channel, sink, header.payload_length);
 }
 
-Task<void> Client::stop() {
-  stopping_ = true;
-  const Error stopped(Code::kCancelled, "client of " + target_ + " has been stopped");
+void Client::end_every(const Error& error) {
   std::vector<std::shared_ptr<Call>> calls;
   for (const auto& [id, call] : calls_)
     calls.push_back(call);
   for (const std::shared_ptr<Call>& call : calls)
-    end(*call, fail(stopped));
+    end(*call, fail(error));
+}
+
+void Client::cancel_calls() {
+  end_every(Error(Code::kCancelled, "call to " + target_ + " has been cancelled"));
+}
+
+Task<void> Client::stop() {
+  stopping_ = true;
+  const Error stopped(Code::kCancelled, "client of " + target_ + " has been stopped");
+  end_every(stopped);
   if (backing_off_) backing_off_->set(false);
   if (greeting_) greeting_->close(stopped);
   if (link_) link_->channel->close(stopped);
