@@ -8,6 +8,7 @@
 #include <atomic>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -29,6 +30,7 @@ using base::TimePoint;
 constexpr std::string_view kEmbedded = "embedded";
 constexpr std::uint16_t kDefaultMasterPort = 50051;
 constexpr std::chrono::milliseconds kCloseTimeout{1500};
+constexpr std::chrono::milliseconds kAskInterval{100};  // of StoreOptions::interrupted
 
 Task<Result<std::unique_ptr<net::Channel>>> dial(os::Env env, net::Address to, TimePoint deadline) {
   co_return co_await env.network.connect(to, deadline);
@@ -56,30 +58,42 @@ struct Store::State {
   std::unique_ptr<store::Client> client;
   std::mutex closing;  // guards closed's change to true and what goes with it
   std::atomic<bool> closed{false};
+  std::shared_mutex in_use;  // shared by calls under way: the engine stays until they have left
   const pid_t pid = ::getpid();
 
   os::Env env() { return engine->runtime().env(); }
   os::Executor& executor() { return env().executor; }
   TimePoint deadline() { return env().now() + options.timeout; }
-  bool usable() const { return !closed.load(std::memory_order_acquire) && ::getpid() == pid; }
 
   Task<Result<void>> start();
   Task<void> stop();
   Result<net::RpcClient::Connector> connector();
 
-  // Runs `ask(client)` on the executor and waits. `closed` is the answer when there is no client.
+  // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no client.
   template <typename T, typename Ask>
   T call(Ask ask, T closed_answer) {
-    if (!usable()) return closed_answer;
-    std::optional<T> answer = os::run_blocking(executor(), ask_client<T>(this, &ask, closed_answer));
+    if (::getpid() != pid) return closed_answer;
+    std::shared_lock staying(in_use);
+    if (closed.load(std::memory_order_acquire)) return closed_answer;
+    std::optional<T> answer = wait_for(ask_client<T>(this, &ask, deadline(), closed_answer));
     return answer ? std::move(*answer) : closed_answer;
   }
 
+  template <typename T>
+  std::optional<T> wait_for(Task<T> task) {
+    if (!options.interrupted) return os::run_blocking(executor(), std::move(task));
+    return os::run_blocking(executor(), std::move(task), kAskInterval, options.interrupted, [this] {
+      if (newest_client != nullptr) newest_client->interrupt();
+    });
+  }
+
  private:
+  store::Client* newest_client = nullptr;  // executor thread only; also while it still mounts
+
   template <typename T, typename Ask>
-  static Task<T> ask_client(State* state, Ask* ask, T closed_answer) {
+  static Task<T> ask_client(State* state, Ask* ask, TimePoint until, T closed_answer) {
     if (!state->client) co_return closed_answer;
-    Task<T> asked = (*ask)(*state->client);
+    Task<T> asked = (*ask)(*state->client, until);
     co_return co_await asked;
   }
 };
@@ -115,9 +129,11 @@ Task<Result<void>> Store::State::start() {
   client_options.host = engine->engine().address().host;
   client_options.segment_size = options.global_segment_size;
   client_options.preparer = &preparer;
+  client_options.on_created = [this](store::Client& created) { newest_client = &created; };
   const TimePoint until = deadline();
   auto started = co_await store::Client::start(world, engine->engine(), std::move(client_options),
                                                until);
+  if (!started) newest_client = nullptr;
   if (!started) co_return fail(std::move(started).error());
   client = std::move(*started);
   co_return Result<void>();
@@ -125,6 +141,7 @@ Task<Result<void>> Store::State::start() {
 
 Task<void> Store::State::stop() {
   if (client) co_await client->stop(env().now() + kCloseTimeout);
+  newest_client = nullptr;
   client.reset();
   if (embedded) co_await embedded->stop();
   embedded.reset();
@@ -157,7 +174,7 @@ Result<std::unique_ptr<Store>> Store::create(const StoreOptions& options) {
     MC_TRY(state->own_engine, TransferEngine::create(transfer));
     state->engine = state->own_engine.get();
   }
-  auto started = os::run_blocking(state->executor(), state->start());
+  auto started = state->wait_for(state->start());
   if (!started) return fail(Code::kNotReady, "the engine has been closed");
   if (!*started) {
     os::run_blocking(state->executor(), state->stop());
@@ -171,6 +188,7 @@ void Store::close() {
   std::lock_guard lock(state_->closing);
   if (state_->closed.exchange(true)) return;
   os::run_blocking(state_->executor(), state_->stop());
+  std::unique_lock all_have_left(state_->in_use);
   state_->own_engine.reset();
 }
 
@@ -190,9 +208,8 @@ std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
 
 std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
                                            const ReplicateConfig& config) {
-  const TimePoint until = state_->deadline();
   std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client) { return client.put(items, config, until); },
+      [&](store::Client& client, TimePoint until) { return client.put(items, config, until); },
       std::vector<Code>(items.size(), Code::kNotReady));
   std::vector<std::int32_t> out;
   out.reserve(codes.size());
@@ -202,9 +219,8 @@ std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
 
 Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
   const PutItem item{key, std::span(&value, 1)};
-  const TimePoint until = state_->deadline();
   const std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client) { return client.put(std::span(&item, 1), config, until); },
+      [&](store::Client& client, TimePoint until) { return client.put(std::span(&item, 1), config, until); },
       std::vector<Code>(1, Code::kNotReady));
   if (codes.front() == Code::kOk || codes.front() == Code::kObjectExists) return {};
   return fail(codes.front(), fmt::format("put '{}'", key));
@@ -212,26 +228,30 @@ Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateC
 
 Result<std::vector<std::byte>> Store::get(std::string_view key) {
   std::vector<std::byte> value;
-  const TimePoint until = state_->deadline();
+  MC_CHECK(get(key, [&value](std::uint64_t size) {
+    value.resize(size);
+    return std::span(value);
+  }));
+  return value;
+}
+
+Result<std::uint64_t> Store::get(std::string_view key, const Allocate& allocate) {
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client) {
-        auto allocate = [&value](std::size_t, std::uint64_t size) {
-          value.resize(size);
-          return std::span(value);
-        };
-        return client.get(std::span(&key, 1), allocate, until);
+      [&](store::Client& client, TimePoint until) {
+        return client.get(
+            std::span(&key, 1),
+            [&allocate](std::size_t, std::uint64_t size) { return allocate(size); }, until);
       },
       std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
   if (outcomes.front().code != Code::kOk) {
     return fail(outcomes.front().code, fmt::format("get '{}'", key));
   }
-  return value;
+  return outcomes.front().size;
 }
 
 std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) {
-  const TimePoint until = state_->deadline();
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client) { return client.get(items, until); },
+      [&](store::Client& client, TimePoint until) { return client.get(items, until); },
       std::vector<store::GetOutcome>(items.size(), store::GetOutcome{Code::kNotReady, 0}));
   std::vector<std::int64_t> out;
   out.reserve(outcomes.size());
@@ -243,9 +263,8 @@ std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) 
 }
 
 std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> keys) {
-  const TimePoint until = state_->deadline();
   const std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client) { return client.exist(keys, until); },
+      [&](store::Client& client, TimePoint until) { return client.exist(keys, until); },
       std::vector<Code>(keys.size(), Code::kNotReady));
   std::vector<std::int32_t> out;
   out.reserve(codes.size());
@@ -258,9 +277,8 @@ std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> k
 }
 
 Result<std::uint64_t> Store::size(std::string_view key) {
-  const TimePoint until = state_->deadline();
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client) { return client.sizes(std::span(&key, 1), until); },
+      [&](store::Client& client, TimePoint until) { return client.sizes(std::span(&key, 1), until); },
       std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
   if (outcomes.front().code != Code::kOk) {
     return fail(outcomes.front().code, fmt::format("size '{}'", key));
@@ -269,20 +287,19 @@ Result<std::uint64_t> Store::size(std::string_view key) {
 }
 
 std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> keys, bool force) {
-  const TimePoint until = state_->deadline();
   return store_codes(state_->call<std::vector<Code>>(
-      [&](store::Client& client) { return client.remove(keys, force, until); },
+      [&](store::Client& client, TimePoint until) { return client.remove(keys, force, until); },
       std::vector<Code>(keys.size(), Code::kNotReady)));
 }
 
 int Store::health() const {
   return state_->call<int>(
-      [](store::Client& client) -> Task<int> { co_return client.mounted() ? 0 : 2; }, 1);
+      [](store::Client& client, TimePoint) -> Task<int> { co_return client.mounted() ? 0 : 2; }, 1);
 }
 
 std::string Store::metrics() const {
   return state_->call<std::string>(
-      [](store::Client& client) -> Task<std::string> { co_return client.metrics().expose(); },
+      [](store::Client& client, TimePoint) -> Task<std::string> { co_return client.metrics().expose(); },
       std::string());
 }
 

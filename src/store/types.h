@@ -17,7 +17,8 @@ inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 un
 // One store client; drawn at its start, never that of a process or engine.
 enum class ClientId : std::uint64_t {};
 
-// Where one replica lies: a segment's slot in the Master's table, and the extent's first unit.
+// Where one replica lies: a segment's handle in the Master's table (never reused while anything can
+// refer to it), and the extent's first unit.
 struct Placement {
   std::uint32_t segment = 0;
   std::uint32_t unit = 0;

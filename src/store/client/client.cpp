@@ -36,7 +36,9 @@ ClientImpl::ClientImpl(os::Env env, transfer::Engine& engine, ClientOptions opti
 
 Task<Result<std::unique_ptr<Client>>> Client::start(os::Env env, transfer::Engine& engine,
                                                     ClientOptions options, TimePoint deadline) {
+  const auto on_created = options.on_created;
   auto client = std::make_unique<ClientImpl>(env, engine, std::move(options));
+  if (on_created) on_created(*client);
   Result<void> opened = co_await client->open(deadline);
   if (!opened) {
     co_await client->stop(env.now());
@@ -106,6 +108,7 @@ Task<void> ClientImpl::keep_mounted() {
       reported = false;
       continue;
     }
+    if (code == Code::kCancelled) continue;
     if (code != Code::kClientNotFound) {
       if (!reported) {
         base::log_warning("Master {}: {}; trying again", options_.master_name,

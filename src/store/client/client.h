@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -35,6 +36,8 @@ struct ClientOptions {
   // A Master that restarts or forgets us is mounted again at this pace.
   base::Duration remount_interval = std::chrono::milliseconds(200);
   std::uint32_t grant_retry_ms = 5;             // while the pool's memory is being prepared
+  // Called before the client mounts; from then on it may be interrupted.
+  std::function<void(class Client&)> on_created;
 };
 
 // Per item: a code of codes.def; sizes where asked.
@@ -68,6 +71,10 @@ class Client {
                                               TimePoint deadline) = 0;
   virtual Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
                                          TimePoint deadline) = 0;
+
+  // Calls under way that wait for the Master end with kCancelled, mounting included; the client goes
+  // on. A transfer of data ends by its deadline.
+  virtual void interrupt() = 0;
 
   virtual bool mounted() const = 0;
   virtual base::MetricsRegistry& metrics() = 0;

@@ -36,6 +36,7 @@ class ClientImpl final : public Client {
   Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
                                  TimePoint deadline) override;
 
+  void interrupt() override { master_.interrupt(); }
   bool mounted() const override { return mounted_; }
   base::MetricsRegistry& metrics() override { return metrics_; }
   const memory::ExtentTable* extents() const override {

@@ -76,6 +76,7 @@ Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> 
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (codes[i] == Code::kOk) left.push_back(i);
   }
+  const std::uint64_t interrupts = master_.interrupts();
   while (!left.empty()) {
     PutState state;
     state.items = items;
@@ -106,8 +107,9 @@ Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> 
     co_await write_and_publish(state, deadline);
     if (left.empty()) co_return;
     const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
-    if (again >= deadline) {
-      for (std::size_t i : left) codes[i] = Code::kNoSpace;
+    const bool interrupted = master_.interrupts() != interrupts;
+    if (again >= deadline || interrupted) {
+      for (std::size_t i : left) codes[i] = interrupted ? Code::kCancelled : Code::kNoSpace;
       co_return;
     }
     co_await env_.executor.sleep_until(again);

@@ -53,6 +53,7 @@ Task<Result<net::Bytes>> MasterLink::call_once(net::Method method, const net::By
 Task<Result<net::Bytes>> MasterLink::call(net::Method method, net::Bytes body,
                                           TimePoint deadline) {
   base::Duration pause = kFirstPause;
+  const std::uint64_t interrupts = interrupts_;
   while (true) {
     Result<net::Bytes> reply = co_await call_once(method, body, deadline);
     if (reply || !worth_repeating(reply.error().code())) co_return reply;
@@ -61,9 +62,15 @@ Task<Result<net::Bytes>> MasterLink::call(net::Method method, net::Bytes body,
                                                     static_cast<std::uint64_t>(pause.count()))));
     if (env_.now() + wait >= deadline) co_return reply;
     co_await env_.executor.sleep_for(wait);
+    if (interrupts_ != interrupts) co_return fail(Code::kCancelled, "interrupted");
     pause = std::min(pause * 2, kLongestPause);
     ++repeated_;
   }
+}
+
+void MasterLink::interrupt() {
+  ++interrupts_;
+  rpc_->cancel_calls();
 }
 
 }  // namespace mooncake::store

@@ -28,6 +28,9 @@ class MasterLink {
   Task<Result<net::Bytes>> call_once(net::Method method, const net::Bytes& body,
                                      TimePoint deadline);
   Task<void> stop() { return rpc_->stop(); }
+  // Ends the calls under way with kCancelled.
+  void interrupt();
+  std::uint64_t interrupts() const { return interrupts_; }
 
   bool connected() const { return rpc_->connected(); }
   base::Epoch newest_epoch() const { return epoch_; }
@@ -38,6 +41,7 @@ class MasterLink {
   std::string master_name_;
   base::Epoch epoch_{};
   std::uint64_t repeated_ = 0;
+  std::uint64_t interrupts_ = 0;
   std::unique_ptr<net::RpcClient> rpc_;
 };
 

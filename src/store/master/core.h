@@ -1,5 +1,6 @@
-// Core: the Master's whole logic as a state machine. No I/O, no clock, no threads: a command and the
-// time go in, one effect per item comes out. RPC front, simulator and, later, log replay drive it.
+// Core: the Master's whole logic as a state machine. No I/O, no clock, no threads: a command and
+// the time go in, one effect per item comes out. RPC front, simulator and, later, log replay drive
+// it.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,17 @@ using base::TimePoint;
 using base::Version;
 
 enum class CommandKind : std::uint8_t {
-  kMount,      // segments
-  kUnmount,    // segment ids; none = the client and all it has
-  kHeartbeat,  // segments (id, prepared)
+  kMount,      // segments: all that the client gives; what it gave and does not name is unmounted
+  kUnmount,    // segments (id, incarnation); none = the client and all it has
+  kHeartbeat,  // segments (id, incarnation, prepared)
   kGrant,      // items (key, size), replicas
   kPublish,    // items (key, version, incarnations)
   kRevoke,     // items (key, version)
-  kLocate,     // items (key)
-  kExist,      // items (key)
-  kRemove,     // items (key), force
-  kTick,       // no client: expiry of clients, release of what they left, eviction to the watermark
+  kLocate,     // items (key); takes a lease of lease_ttl on what it finds
+  kExist,      // items (key); likewise, unless a remove has been refused for a lease since the last
+           // locate: so whoever insists on a remove succeeds within lease_ttl of the last locate
+  kRemove,  // items (key), force
+  kTick,    // no client: expiry of clients, release of what they left, eviction to the watermark
 };
 
 // In order: names, then what is asked.
@@ -41,7 +43,8 @@ struct CommandItem {
   std::uint64_t size = 0;
   Version version;
   // kPublish: one for each replica of the grant, in order; 0 = its bytes did not arrive, and its
-  // placement is freed. A segment that has been mounted anew since is refused. All 0: refused.
+  // placement is freed. kInvalidReplica, and the grant stays open, when one names a segment that
+  // has been mounted anew since or is gone, or when all are 0.
   std::span<const base::SegmentIncarnation> incarnations{};
 };
 
@@ -54,13 +57,17 @@ struct MountedSegment {
 struct Command {
   CommandKind kind = CommandKind::kTick;
   ClientId client{};
-  // kMount, kUnmount, kHeartbeat: the command's number; lower ones than seen are ignored (kStaleCommand).
-  // kGrant, kPublish, kRevoke, kRemove: of the first item, the others follow. What was answered for a
-  // number is answered again; numbers below `oldest_open` are kStaleCommand.
+  // kMount, kUnmount, kHeartbeat: the command's number; lower ones than seen are ignored
+  // (kStaleCommand). kGrant, kPublish, kRevoke, kRemove: of the first item, the others follow. What
+  // was answered for a number is answered again; numbers below `oldest_open` are kStaleCommand.
+  // kBusy and kSpaceInPreparation decide nothing: the same number may be asked again. kBusy also
+  // when a number is 65536 or more above the oldest open one. An open grant whose number is below
+  // has been abandoned and is released at once.
   std::uint64_t sequence = 0;
   std::uint64_t oldest_open = 0;
-  Epoch newest_epoch{};        // kMount: the core's epoch rises above it, or it answers kBusy
-  std::size_t budget = 4096;   // kTick: entries to visit at most
+  Epoch newest_epoch{};       // kMount: the core's epoch rises above it, or it answers kBusy until
+                              // its limit allows that
+  std::size_t budget = 4096;  // kTick: entries to visit at most
   std::uint32_t replicas = 1;
   bool force = false;
   std::string_view client_name;
@@ -82,14 +89,21 @@ static_assert(sizeof(Effect) == 56);
 struct Shortage {
   std::uint64_t needed = 0;
   std::uint64_t evictable = 0;
-  std::uint64_t held = 0;         // leased, or open for writing
-  std::uint64_t unprepared = 0;   // not yet ready at the owners
+  std::uint64_t held = 0;        // leased, or open for writing
+  std::uint64_t unprepared = 0;  // not yet ready at the owners
 };
 
-// What the core decided beyond its answers; for checkers and counters now, for owners and the log later.
+// What the core decided beyond its answers; for checkers and counters now, for owners and the log
+// later.
 struct Decision {
   enum class Kind : std::uint8_t {
-    kPublished, kRemoved, kEvicted, kGrantExpired, kRevoked, kLost /* its segment went */ };
+    kPublished,
+    kRemoved,
+    kEvicted,
+    kGrantExpired,
+    kRevoked,
+    kLost /* its segment went */
+  };
   Kind kind{};
   Version version;
   std::uint64_t size = 0;
@@ -98,6 +112,7 @@ struct Decision {
 
 // One effect for each item (or segment) of the command, in order. `items` has room for all of them.
 struct Effects {
+  Code code = Code::kOk;  // of the command as a whole; unless kOk, each item has it too
   std::span<Effect> items;
   std::optional<Shortage> shortage;
   std::vector<Decision>* decisions = nullptr;  // null: not wanted
@@ -112,14 +127,17 @@ struct CoreOptions {
   base::Duration client_ttl = std::chrono::seconds(10);
   // An open write of a live client is given up after this; of an expired client at once.
   base::Duration grant_ttl = std::chrono::seconds(30);
-  double eviction_high_watermark = 0.90;  // share of capacity; 1 = evict only when a grant needs room
+  double eviction_high_watermark =
+      0.90;  // share of capacity; 1 = evict only when a grant needs room
   double eviction_ratio = 0.05;
+  // A segment whose owner has prepared nothing more for so long is not waited for: a grant evicts.
+  base::Duration preparation_patience = std::chrono::seconds(3);
 };
 
 struct Totals {
-  std::uint64_t objects = 0;          // published
+  std::uint64_t objects = 0;  // published
   std::uint64_t open_grants = 0;
-  std::uint64_t capacity_bytes = 0;   // of mounted segments
+  std::uint64_t capacity_bytes = 0;  // of mounted segments
   std::uint64_t prepared_bytes = 0;
   std::uint64_t allocated_bytes = 0;  // in units, published and open
   std::uint64_t clients = 0;
@@ -135,8 +153,19 @@ struct SegmentUse {
   std::uint64_t allocated_bytes = 0;
 };
 
-// One thread at a time. Batches are first-class: all keys are hashed, then all entries prefetched, then
-// answered. Memory per object beside its key's text: at most 160 bytes.
+// One thread at a time. Batches are first-class: all keys are hashed, then all entries prefetched,
+// then answered. Memory per object beside its key's text: at most 160 bytes. `now` never goes back.
+//
+// Grant: kObjectExists when the key is published, or is being written under a grant that has not
+// expired (the caller treats it as present). Finding no room it evicts; kNoSpace only when what is
+// free and what may be evicted is less than the object or lies in no one piece, kSpaceInPreparation
+// when an owner is still preparing enough. Fewer replicas than asked are given rather than none.
+// The writer's grant ends by publish, revoke, grant_ttl (lazily), its own expiry, or when its
+// number is no longer open; a late publish then finds kObjectNotFound, or kInvalidWrite when the
+// key is another's by now. Clients are told apart by ClientId alone. A segment's name may be
+// another live client's only if both are of one engine (`owner`); its id never: kSegmentExists.
+// Time in which the core itself was not run does not count against its clients: a tick that comes
+// more than client_ttl / 2 after the one before gives all of them a new client_ttl.
 class Core {
  public:
   explicit Core(const CoreOptions& options);
@@ -150,18 +179,26 @@ class Core {
   Epoch epoch() const;
   // After the server has stored a higher limit.
   void extend_epochs(Epoch limit);
-  bool wants_epochs() const;  // close to the limit
+  bool wants_epochs() const;   // close to the limit, or a client has seen a higher epoch
+  Epoch wanted_limit() const;  // the lowest that ends that
   const Totals& totals() const;
-  // How to reach a placement's segment; null when it is gone.
-  const SegmentAddress* segment(std::uint32_t slot) const;
+  // How to reach a placement's segment; null when it is gone, also when another one has its place.
+  const SegmentAddress* segment(std::uint32_t handle) const;
   std::vector<SegmentUse> segments() const;
   // Calls `visit` for each published key, in no order, until it returns false.
-  void for_each_key(const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const;
+  void for_each_key(
+      const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const;
 
   // Recomputes every sum from the entries and compares: extents disjoint and inside their segment,
   // allocator and directory agree, counters equal reality, queues whole. The text names the first
   // difference. For tests and simulation; O(all).
   Result<void> verify() const;
+
+  // Bytes of entries, table and allocator nodes, and of the key arena.
+  struct Memory {
+    std::size_t objects = 0, keys = 0;
+  };
+  Memory memory() const;
 
  private:
   struct State;

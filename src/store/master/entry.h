@@ -5,32 +5,41 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "store/master/eviction/eviction_policy.h"
+#include "store/master/slab.h"
 #include "store/types.h"
 
 namespace mooncake::store::master {
 
 enum class PutState : std::uint8_t { kFree = 0, kGranted, kPublished };
 
-inline constexpr std::uint32_t kNoEntry = 0xFFFFFFFF;
+enum EntryFlags : std::uint8_t {
+  // A remove was refused for a lease: until the next locate, probes do not extend it (core.h,
+  // kExist).
+  kRemoveWanted = 1,
+};
+
+inline constexpr std::uint32_t kNoEntry = kNone;
+// In `extents`: the segment is gone. Only of an open grant, whose replicas keep their places.
+inline constexpr std::uint32_t kNoExtent = kNone;
 
 struct Entry {
-  std::uint64_t hash_high = 0;        // xxh3-128 of tenant and key, seeded per cluster
+  std::uint64_t hash_high = 0;  // xxh3-128 of tenant and key, seeded per cluster
   std::uint64_t hash_low = 0;
-  base::Version version;              // of the open grant or the published object
+  base::Version version;  // of the open grant or the published object
   std::uint64_t size = 0;
-  std::uint64_t until = 0;            // ns: end of the lease; of the grant while kGranted
-  ClientId writer{};                  // who opened the write
-  std::uint64_t sequence = 0;         // of the item in the writer's kGrant command
+  std::uint64_t until = 0;     // ns: end of the lease; of the grant while kGranted
+  ClientId writer{};           // who opened the write
+  std::uint64_t sequence = 0;  // of the item in the writer's kGrant command
   Placement placements[kMaxReplicas];
-  std::uint32_t key = 0;              // in the key arena
-  std::uint32_t queue_next = kNoEntry;  // eviction queue, and the list of open grants
-  std::uint32_t queue_previous = kNoEntry;
+  std::uint32_t key = 0;  // in the key arena
+  QueueLinks queue;       // eviction queue, or the list of open grants
   std::uint16_t key_length = 0;
-  std::uint16_t tenant = 0;           // reserved for tenants: 0 = default
+  std::uint16_t tenant = 0;  // reserved for tenants: 0 = default
   PutState state = PutState::kFree;
   std::uint8_t replicas = 0;
-  std::uint8_t policy_bits = 0;       // the eviction policy's own
-  std::uint8_t reserved = 0;
+  std::uint8_t policy_bits = 0;              // the eviction policy's own
+  std::uint8_t flags = 0;                    // EntryFlags
   std::uint32_t extents[kMaxReplicas] = {};  // allocator handles, beside each placement
 };
 static_assert(sizeof(Entry) == 128);

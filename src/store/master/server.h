@@ -18,12 +18,12 @@ using base::Task;
 struct ServerOptions {
   net::Identity identity;
   net::RpcLimits limits;
-  CoreOptions core;                // epoch and hash_seed are filled in
+  CoreOptions core;  // epoch and hash_seed are filled in
   base::Duration tick = std::chrono::milliseconds(50);
   base::Duration heartbeat = std::chrono::seconds(1);
-  // File that keeps the highest epoch that may have been used, so that it rises over restarts within a
-  // second and clocks that step back. Empty: the epoch is taken from the wall clock alone, and rises
-  // above what mounting clients have seen.
+  // File that keeps the highest epoch that may have been used, so that it rises over restarts
+  // within a second and clocks that step back. Empty: the epoch is taken from the wall clock alone,
+  // and rises above what mounting clients have seen.
   std::string epoch_file;
   // Told of everything that the core decides, as it decides it; for checkers. May be empty.
   std::function<void(const Decision&)> on_decision;

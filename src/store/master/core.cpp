@@ -1,0 +1,290 @@
+#include "store/master/core.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "store/master/core_state.h"
+
+namespace mooncake::store::master {
+
+namespace {
+
+// Keys of one batch that are fetched ahead together: enough to hide memory latency, few enough that
+// the first is still in the cache when it is answered.
+constexpr std::size_t kAhead = 32;
+// With fewer epochs in hand the server should store a higher limit.
+constexpr std::uint32_t kEpochsInHand = 512;
+
+std::uint64_t count(base::Duration duration) {
+  return static_cast<std::uint64_t>(std::max<base::Duration::rep>(duration.count(), 0));
+}
+
+}  // namespace
+
+Core::State::State(const CoreOptions& options_)
+    : options(options_),
+      lease_ns(count(options_.lease_ttl)),
+      epoch(options_.epoch),
+      epoch_limit(std::max(options_.epoch_limit, options_.epoch)),
+      directory(options_.hash_seed),
+      placer(options_.hash_seed),
+      policy(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns)),
+      held(lease_ns) {}
+
+void Core::State::apply(const Command& command) {
+  held.advance(now);
+  switch (command.kind) {
+    case CommandKind::kMount:
+      return mount(command);
+    case CommandKind::kUnmount:
+      return unmount(command);
+    case CommandKind::kHeartbeat:
+      return heartbeat(command);
+    case CommandKind::kGrant:
+      return numbered(command, &State::grant);
+    case CommandKind::kPublish:
+      return numbered(command, &State::publish);
+    case CommandKind::kRevoke:
+      return numbered(command, &State::revoke);
+    case CommandKind::kRemove:
+      return numbered(command, &State::remove);
+    case CommandKind::kLocate:
+    case CommandKind::kExist:
+      return read(command);
+    case CommandKind::kTick:
+      return tick(command);
+  }
+}
+
+void Core::State::refuse(const Command& command, Code code) {
+  effects->code = code;
+  const std::size_t items = std::max(command.items.size(), command.segments.size());
+  for (Effect& effect : effects->items.first(items)) {
+    effect = Effect{};
+    effect.code = code;
+  }
+}
+
+// Fetches a part of a batch ahead, in passes, so that its cache misses overlap.
+static void prefetch(const Directory& directory, std::span<const CommandItem> items,
+                     base::Hash128* hashes) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    hashes[i] = directory.hash(items[i].key);
+    directory.prefetch_group(hashes[i]);
+  }
+  for (std::size_t i = 0; i < items.size(); ++i)
+    directory.prefetch_entry(hashes[i]);
+  for (std::size_t i = 0; i < items.size(); ++i)
+    directory.prefetch_text(hashes[i]);
+}
+
+void Core::State::numbered(const Command& command, Answer answer) {
+  Client* client = clients.find_mounted(command.client);
+  if (client == nullptr) return refuse(command, Code::kClientNotFound);
+  if (command.sequence + command.items.size() < command.sequence) {
+    return refuse(command, Code::kInvalidArgument);
+  }
+  forget_below(*client, command.oldest_open);
+  base::Hash128 hashes[kAhead];
+  for (std::size_t begin = 0; begin < command.items.size(); begin += kAhead) {
+    const auto part = command.items.subspan(begin, std::min(kAhead, command.items.size() - begin));
+    prefetch(directory, part, hashes);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      const Item item{*client, command, part[i], command.sequence + begin + i, hashes[i]};
+      answer_numbered(item, answer, effects->items[begin + i]);
+    }
+  }
+}
+
+void Core::State::answer_numbered(const Item& item, Answer answer, Effect& effect) {
+  effect = Effect{};
+  Outcomes& outcomes = item.client.outcomes;
+  Outcomes::Outcome* outcome = outcomes.at(item.number);
+  if (outcome == nullptr) {
+    effect.code = outcomes.is_past(item.number) ? Code::kStaleCommand : Code::kBusy;
+    return;
+  }
+  const auto check = static_cast<std::uint32_t>(item.hash.low >> 32);
+  if (outcome->state != Outcomes::State::kUnknown) {
+    const bool same = outcome->kind == item.command.kind && outcome->key_check == check;
+    if (same) effect = outcome->effect();
+    if (!same) effect.code = Code::kInvalidArgument;
+    return;
+  }
+  if (item.item.key.empty() || item.item.key.size() > kMaxKeyLength) {
+    effect.code = Code::kInvalidArgument;
+  } else {
+    (this->*answer)(item, effect);
+  }
+  if (effect.code == Code::kBusy || effect.code == Code::kSpaceInPreparation) return;
+  outcome->set(effect);
+  outcome->key_check = check;
+  outcome->kind = item.command.kind;
+  outcome->state = Outcomes::State::kAnswered;
+  if (outcome->kind == CommandKind::kGrant && effect.code == Code::kOk) {
+    outcome->entry = open.last;
+    outcome->state = Outcomes::State::kOpen;
+  }
+}
+
+// Grants below that are still open have been given up without a revoke.
+void Core::State::forget_below(Client& client, std::uint64_t oldest_open) {
+  client.outcomes.forget_below(oldest_open, [&](const Outcomes::Outcome& outcome) {
+    release_grant(outcome.entry, Decision::Kind::kGrantExpired);
+  });
+}
+
+void Core::State::read(const Command& command) {
+  base::Hash128 hashes[kAhead];
+  for (std::size_t begin = 0; begin < command.items.size(); begin += kAhead) {
+    const auto part = command.items.subspan(begin, std::min(kAhead, command.items.size() - begin));
+    prefetch(directory, part, hashes);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      Effect& effect = effects->items[begin + i];
+      effect = Effect{};
+      const std::uint32_t number = directory.find(hashes[i], part[i].key);
+      if (number == kNoEntry || directory[number].state != PutState::kPublished) {
+        effect.code = Code::kObjectNotFound;
+      } else if (command.kind == CommandKind::kLocate) {
+        locate(number, effect);
+      } else {
+        exist(number, effect);
+      }
+    }
+  }
+}
+
+void Core::State::note(Decision::Kind kind, const Entry& entry) {
+  if (effects->decisions == nullptr) return;
+  effects->decisions->push_back(
+      {kind, entry.version, entry.size, std::string(directory.key(entry))});
+}
+
+bool Core::State::next_version(Version& version) {
+  if (sequence == Version::kMaxSequence) {
+    if (epoch >= epoch_limit) return false;
+    epoch = static_cast<Epoch>(static_cast<std::uint32_t>(epoch) + 1);
+    sequence = 0;
+  }
+  version = Version(epoch, ++sequence);
+  return true;
+}
+
+std::uint64_t Core::State::bytes_of(const Entry& entry) const {
+  std::uint64_t replicas = 0;
+  for (std::size_t i = 0; i < entry.replicas; ++i)
+    replicas += entry.extents[i] != kNoExtent;
+  return replicas * units_for(entry.size) * memory::kExtentUnit;
+}
+
+// Leaves a gap, which close_gaps() closes or an open grant keeps.
+void Core::State::free_replica(Entry& entry, std::size_t replica) {
+  if (entry.extents[replica] == kNoExtent) return;
+  Segment* segment = segments.find(entry.placements[replica].segment);
+  assert(segment != nullptr);
+  segment->allocator.free(entry.extents[replica]);
+  entry.extents[replica] = kNoExtent;
+  totals.allocated_bytes -= units_for(entry.size) * memory::kExtentUnit;
+}
+
+void Core::State::close_gaps(Entry& entry) {
+  std::uint8_t kept = 0;
+  for (std::size_t i = 0; i < entry.replicas; ++i) {
+    if (entry.extents[i] == kNoExtent) continue;
+    entry.extents[kept] = entry.extents[i];
+    entry.placements[kept++] = entry.placements[i];
+  }
+  entry.replicas = kept;
+}
+
+void Core::State::erase(std::uint32_t number) {
+  Entry& entry = directory[number];
+  for (std::size_t i = 0; i < entry.replicas; ++i)
+    free_replica(entry, i);
+  directory.erase(number);
+}
+
+void Core::State::link_open(std::uint32_t number) {
+  directory[number].queue = {kNoEntry, open.last};
+  (open.last == kNoEntry ? open.first : directory[open.last].queue.next) = number;
+  open.last = number;
+  ++totals.open_grants;
+}
+
+void Core::State::unlink_open(std::uint32_t number) {
+  const QueueLinks links = directory[number].queue;
+  (links.previous == kNoEntry ? open.first : directory[links.previous].queue.next) = links.next;
+  (links.next == kNoEntry ? open.last : directory[links.next].queue.previous) = links.previous;
+  directory[number].queue = {};
+  --totals.open_grants;
+  // It is the writer's to say how the grant ended, but not to end it again.
+  if (Client* writer = clients.find(directory[number].writer)) {
+    writer->outcomes.close(directory[number].sequence);
+  }
+}
+
+Core::Core(const CoreOptions& options) : state_(std::make_unique<State>(options)) {}
+Core::~Core() = default;
+
+void Core::apply(const Command& command, TimePoint now, Effects& effects) {
+  assert(effects.items.size() >= command.items.size());
+  assert(effects.items.size() >= command.segments.size());
+  effects.code = Code::kOk;
+  effects.shortage.reset();
+  effects.more = false;
+  state_->now = std::max(state_->now, count(now.time_since_epoch()));
+  state_->effects = &effects;
+  state_->apply(command);
+  state_->effects = nullptr;
+}
+
+Epoch Core::epoch() const { return state_->epoch; }
+
+void Core::extend_epochs(Epoch limit) {
+  state_->epoch_limit = std::max(state_->epoch_limit, limit);
+}
+
+bool Core::wants_epochs() const { return state_->epoch_limit < wanted_limit(); }
+
+Epoch Core::wanted_limit() const {
+  const std::uint64_t wanted =
+      std::max<std::uint64_t>(static_cast<std::uint32_t>(state_->epoch), state_->epoch_wanted) +
+      kEpochsInHand;
+  return static_cast<Epoch>(std::min<std::uint64_t>(wanted, 0xFFFFFFFF));
+}
+
+const Totals& Core::totals() const { return state_->totals; }
+
+const SegmentAddress* Core::segment(std::uint32_t handle) const {
+  const Segment* segment = std::as_const(state_->segments).find(handle);
+  return segment == nullptr ? nullptr : &segment->address;
+}
+
+std::vector<SegmentUse> Core::segments() const {
+  std::vector<SegmentUse> uses;
+  for (const Segment* segment : state_->segments.all()) {
+    uses.push_back({segment->address, segment->allocator.prepared() * memory::kExtentUnit,
+                    segment->allocator.allocated() * memory::kExtentUnit});
+  }
+  return uses;
+}
+
+void Core::for_each_key(
+    const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const {
+  state_->directory.for_each([&](std::uint32_t, const Entry& entry) {
+    return entry.state != PutState::kPublished || visit(state_->directory.key(entry), entry.size);
+  });
+}
+
+Result<void> Core::verify() const { return state_->verify(); }
+
+Core::Memory Core::memory() const {
+  const Directory::Memory directory = state_->directory.memory_bytes();
+  Memory memory{directory.entries + directory.table, directory.keys};
+  for (const Segment* segment : state_->segments.all()) {
+    memory.objects += segment->allocator.memory_bytes();
+  }
+  return memory;
+}
+
+}  // namespace mooncake::store::master

@@ -1,0 +1,88 @@
+// Tick: what ends by itself, and eviction ahead of need.
+#include <algorithm>
+
+#include "store/master/core_state.h"
+
+namespace mooncake::store::master {
+
+void Core::State::tick(const Command& command) {
+  const auto ttl = static_cast<std::uint64_t>(options.client_ttl.count());
+  if (ticked && now - last_tick > ttl / 2) clients.grace_until = now + ttl;
+  ticked = true;
+  last_tick = now;
+  std::size_t budget = std::max<std::size_t>(command.budget, 1);
+  expire_clients(budget);
+  if (budget > 0) expire_grants(budget);
+  if (budget > 0) evict_to_watermark(budget);
+  effects->more = budget == 0;
+}
+
+// Each counts as one, and as one more for each object that goes with it.
+void Core::State::expire_clients(std::size_t& budget) {
+  if (now < clients.grace_until) return;
+  const auto ttl = static_cast<std::uint64_t>(options.client_ttl.count());
+  while (budget > 0 && !clients.mounted.empty()) {
+    Client& client = *clients.mounted.front();
+    if (now < client.seen + ttl) return;
+    const std::uint64_t entries = directory.size();
+    depart(client);
+    ++totals.expired_clients;
+    budget -= std::min<std::size_t>(budget, 1 + entries - directory.size());
+  }
+}
+
+void Core::State::expire_grants(std::size_t& budget) {
+  for (; budget > 0 && open.first != kNoEntry && directory[open.first].until <= now; --budget) {
+    release_grant(open.first, Decision::Kind::kGrantExpired);
+  }
+}
+
+void Core::State::evict_to_watermark(std::size_t& budget) {
+  const double capacity = static_cast<double>(totals.capacity_bytes);
+  const auto high = static_cast<std::uint64_t>(capacity * options.eviction_high_watermark);
+  if (options.eviction_high_watermark >= 1) return;
+  if (!evicting_round && totals.allocated_bytes > high) {
+    evicting_round = true;
+    ++totals.eviction_attempts;
+  }
+  if (!evicting_round) return;
+  const double low = options.eviction_high_watermark - options.eviction_ratio;
+  const auto target = static_cast<std::uint64_t>(capacity * std::max(low, 0.0));
+  for (; budget > 0 && totals.allocated_bytes > target; --budget) {
+    // Those that are held now are for another round.
+    if (!evict_one(nullptr)) break;
+  }
+  evicting_round = budget == 0;
+}
+
+void Core::State::release_grant(std::uint32_t number, Decision::Kind kind) {
+  note(kind, directory[number]);
+  if (kind == Decision::Kind::kGrantExpired) ++totals.expired_grants;
+  unlink_open(number);
+  erase(number);
+}
+
+void Core::State::release_grants_of(const Client& client) {
+  for (std::uint32_t number = open.first; number != kNoEntry;) {
+    const std::uint32_t next = directory[number].queue.next;
+    if (directory[number].writer == client.id) {
+      release_grant(number, Decision::Kind::kGrantExpired);
+    }
+    number = next;
+  }
+}
+
+bool Core::State::evict_one(std::vector<Segment*>* freed) {
+  const std::uint32_t victim = policy->next_victim(now);
+  if (victim == kNoEntry) return false;
+  const Entry& entry = directory[victim];
+  for (std::size_t i = 0; freed != nullptr && i < entry.replicas; ++i) {
+    freed->push_back(segments.find(entry.placements[i].segment));
+  }
+  ++totals.evicted_objects;
+  totals.evicted_bytes += entry.size * entry.replicas;
+  drop_published(victim, Decision::Kind::kEvicted);
+  return true;
+}
+
+}  // namespace mooncake::store::master

@@ -1,0 +1,172 @@
+// Core::State: what the commands work on. Internal to core*.cpp, one file for each kind of command.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "store/master/allocation/placement.h"
+#include "store/master/core.h"
+#include "store/master/directory.h"
+#include "store/master/eviction/lru.h"
+#include "store/master/held_bytes.h"
+#include "store/master/outcomes.h"
+#include "store/master/segment_table.h"
+
+namespace mooncake::store::master {
+
+struct Client {
+  Client(ClientId id_, OutcomeBudget& budget) : id(id_), outcomes(budget) {}
+
+  const ClientId id;
+  std::string name;
+  std::uint64_t sequence = 0;  // of its last mount, unmount or heartbeat
+  bool mounted = false;
+  std::uint64_t seen = 0;               // ns; when departed: since when
+  std::vector<std::uint32_t> segments;  // handles
+  Outcomes outcomes;
+  std::list<Client*>::iterator position;  // in `mounted` or `departed`
+};
+
+// Who is here, in order of their last sign of life, and who was: for a while the departed are
+// remembered, so that their late messages are known for what they are.
+struct Clients {
+  std::unordered_map<std::uint64_t, std::unique_ptr<Client>> all;
+  std::list<Client*> mounted;
+  std::list<Client*> departed;
+  OutcomeBudget budget;
+  std::uint64_t grace_until = 0;  // ns; nobody expires before
+
+  Client* find(ClientId id) const {
+    const auto found = all.find(static_cast<std::uint64_t>(id));
+    return found == all.end() ? nullptr : found->second.get();
+  }
+  Client* find_mounted(ClientId id) const {
+    Client* client = find(id);
+    return client != nullptr && client->mounted ? client : nullptr;
+  }
+};
+
+// How the policy sees entries.
+struct PolicyStore {
+  Directory* directory;
+  QueueLinks& links(std::uint32_t entry) const { return (*directory)[entry].queue; }
+  std::uint8_t& bits(std::uint32_t entry) const { return (*directory)[entry].policy_bits; }
+  std::uint64_t until(std::uint32_t entry) const { return (*directory)[entry].until; }
+};
+
+// Open grants, the first to expire first.
+struct OpenGrants {
+  std::uint32_t first = kNoEntry;
+  std::uint32_t last = kNoEntry;
+};
+
+struct Core::State {
+  explicit State(const CoreOptions& options_);
+
+  // One item of a numbered command, while it is answered.
+  struct Item {
+    Client& client;
+    const Command& command;
+    const CommandItem& item;
+    std::uint64_t number;
+    base::Hash128 hash;
+  };
+  using Answer = void (State::*)(const Item&, Effect&);
+
+  // core.cpp
+  void apply(const Command& command);
+  void numbered(const Command& command, Answer answer);
+  void answer_numbered(const Item& item, Answer answer, Effect& effect);
+  void forget_below(Client& client, std::uint64_t oldest_open);
+  void refuse(const Command& command, Code code);
+  void note(Decision::Kind kind, const Entry& entry);
+  bool next_version(Version& version);
+  std::uint64_t bytes_of(const Entry& entry) const;  // in units, of the replicas that are there
+  void free_replica(Entry& entry, std::size_t replica);
+  void close_gaps(Entry& entry);
+  void erase(std::uint32_t number);
+  void link_open(std::uint32_t number);
+  void unlink_open(std::uint32_t number);
+
+  // core_put.cpp
+  void grant(const Item& item, Effect& effect);
+  void publish(const Item& item, Effect& effect);
+  void revoke(const Item& item, Effect& effect);
+  Code find_room(std::uint64_t units, std::size_t replicas, std::vector<Placer::Chosen>& chosen);
+  Code may_make_room(std::uint64_t units);
+  bool evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen);
+  void tell_shortage(std::uint64_t units);
+  Code check_writer(const Item& item, std::uint32_t number) const;
+  Code check_replicas(const Item& item, const Entry& entry) const;
+
+  // core_get.cpp
+  void read(const Command& command);
+  void locate(std::uint32_t number, Effect& effect);
+  void exist(std::uint32_t number, Effect& effect);
+  void remove(const Item& item, Effect& effect);
+  void lease(std::uint32_t number, Entry& entry);
+  void drop_published(std::uint32_t number, Decision::Kind kind);
+
+  // core_segments.cpp
+  void mount(const Command& command);
+  void unmount(const Command& command);
+  void heartbeat(const Command& command);
+  Code raise_epoch_above(Epoch seen);
+  Code check_segment(const Command& command, std::size_t index);
+  Client* admit(ClientId id);
+  void unmount_unnamed(Client& client, const Command& command);
+  void drop_segment(Client& client, Segment& segment);
+  void prepare(Segment& segment, std::uint64_t bytes);
+  void alive(Client& client);
+  void depart(Client& client);
+
+  // core_expiry.cpp
+  void tick(const Command& command);
+  void expire_clients(std::size_t& budget);
+  void expire_grants(std::size_t& budget);
+  void evict_to_watermark(std::size_t& budget);
+  void release_grant(std::uint32_t number, Decision::Kind kind);
+  void release_grants_of(const Client& client);
+  // False when nothing may be evicted. `freed` gets the segments where there is more room now.
+  bool evict_one(std::vector<Segment*>* freed);
+
+  // core_verify.cpp
+  Result<void> verify() const;
+  Result<void> verify_entries() const;
+  Result<void> verify_entry(std::uint32_t number, const Entry& entry) const;
+  Result<void> verify_segments() const;
+  Result<void> verify_open_grants() const;
+  Result<void> verify_clients() const;
+
+  const CoreOptions options;
+  const std::uint64_t lease_ns;
+  Epoch epoch;
+  Epoch epoch_limit;
+  std::uint64_t epoch_wanted = 0;  // what a mount needed
+  std::uint32_t sequence = 0;      // of the last version
+
+  Directory directory;
+  SegmentTable segments;
+  Placer placer;
+  std::unique_ptr<EvictionPolicy> policy;
+  OpenGrants open;
+  HeldBytes held;
+  Clients clients;
+  Totals totals;
+  std::uint64_t published_bytes = 0;  // in units
+  std::uint64_t now = 0;              // ns, of the command
+  std::uint64_t last_tick = 0;
+  bool ticked = false;
+  bool evicting_round = false;  // a round towards the low mark is under way
+  Effects* effects = nullptr;   // of the command
+  std::vector<Placer::Chosen> grant_scratch;
+  std::vector<Segment*> evict_scratch;
+};
+
+}  // namespace mooncake::store::master

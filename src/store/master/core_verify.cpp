@@ -1,0 +1,146 @@
+// verify(): everything that is kept twice is compared, for tests and simulation.
+#include <string>
+
+#include "store/master/core_state.h"
+
+namespace mooncake::store::master {
+
+namespace {
+
+Result<void> expect(bool holds, std::string_view what) {
+  if (!holds) return fail(Code::kInternal, what);
+  return {};
+}
+
+}  // namespace
+
+Result<void> Core::State::verify() const {
+  MC_CHECK(directory.verify());
+  MC_CHECK(verify_entries());
+  MC_CHECK(verify_segments());
+  MC_CHECK(verify_open_grants());
+  MC_TRY(const std::uint64_t candidates, policy->verify());
+  MC_CHECK(expect(candidates == totals.objects, "eviction queue and directory differ in number"));
+  return verify_clients();
+}
+
+Result<void> Core::State::verify_entries() const {
+  std::uint64_t objects = 0;
+  std::uint64_t grants = 0;
+  std::uint64_t published = 0;
+  std::uint64_t allocated = 0;
+  std::uint64_t surely_held = 0;
+  std::uint64_t leased = 0;
+  Result<void> result;
+  directory.for_each([&](std::uint32_t number, const Entry& entry) {
+    result = verify_entry(number, entry);
+    const std::uint64_t bytes = bytes_of(entry);
+    allocated += bytes;
+    if (entry.state == PutState::kGranted) {
+      ++grants;
+    } else {
+      ++objects;
+      published += bytes;
+      if (entry.until > now) leased += bytes;
+      if (entry.until > now + lease_ns / 32 + 128) surely_held += bytes;
+    }
+    return result.has_value();
+  });
+  MC_CHECK(std::move(result));
+  MC_CHECK(expect(objects == totals.objects, "number of objects is wrong"));
+  MC_CHECK(expect(grants == totals.open_grants, "number of open grants is wrong"));
+  MC_CHECK(expect(published == published_bytes, "bytes of objects are wrong"));
+  MC_CHECK(expect(allocated == totals.allocated_bytes, "allocated bytes are wrong"));
+  return expect(surely_held <= held.held() && held.held() <= leased, "leased bytes are wrong");
+}
+
+Result<void> Core::State::verify_entry(std::uint32_t number, const Entry& entry) const {
+  const bool is_open = entry.state == PutState::kGranted;
+  MC_CHECK(expect(entry.version.valid() && entry.version <= Version(epoch, sequence),
+                  "a version was never granted"));
+  MC_CHECK(expect(entry.size > 0 && entry.replicas > 0 && entry.replicas <= kMaxReplicas,
+                  "an entry has no size or no replica"));
+  for (std::size_t i = 0; i < entry.replicas; ++i) {
+    if (entry.extents[i] == kNoExtent) {
+      MC_CHECK(expect(is_open, "an object's replica has no extent"));
+      continue;
+    }
+    const Segment* segment = segments.find(entry.placements[i].segment);
+    MC_CHECK(expect(segment != nullptr, "a replica lies in a segment that is gone"));
+    const SegmentAllocator& allocator = segment->allocator;
+    const std::uint32_t extent = entry.extents[i];
+    MC_CHECK(expect(allocator.in_use(extent) && allocator.owner(extent) == number &&
+                        allocator.unit(extent) == entry.placements[i].unit &&
+                        allocator.units(extent) == units_for(entry.size),
+                    "directory and allocator disagree on an extent"));
+    for (std::size_t other = 0; other < i; ++other) {
+      MC_CHECK(expect(entry.placements[other].segment != entry.placements[i].segment ||
+                          entry.extents[other] == kNoExtent,
+                      "two replicas lie in one segment"));
+    }
+  }
+  return {};
+}
+
+Result<void> Core::State::verify_segments() const {
+  std::uint64_t capacity = 0;
+  std::uint64_t prepared = 0;
+  std::uint64_t allocated = 0;
+  for (const Segment* segment : segments.all()) {
+    MC_CHECK(segment->allocator.verify());
+    capacity += segment->allocator.capacity() * memory::kExtentUnit;
+    prepared += segment->allocator.prepared() * memory::kExtentUnit;
+    allocated += segment->allocator.allocated() * memory::kExtentUnit;
+    const Client* client = clients.find_mounted(segment->client);
+    MC_CHECK(expect(client != nullptr, "a segment's client is gone"));
+    std::size_t named = 0;
+    for (const std::uint32_t handle : client->segments)
+      named += handle == segment->handle;
+    MC_CHECK(expect(named == 1, "a segment's client does not know it"));
+    MC_CHECK(expect(segments.find(segment->handle) == segment, "a segment is not at its handle"));
+  }
+  MC_CHECK(expect(segments.all().size() == totals.segments, "number of segments is wrong"));
+  MC_CHECK(expect(capacity == totals.capacity_bytes, "capacity is wrong"));
+  MC_CHECK(expect(prepared == totals.prepared_bytes, "prepared bytes are wrong"));
+  return expect(allocated == totals.allocated_bytes, "an extent belongs to no entry");
+}
+
+Result<void> Core::State::verify_open_grants() const {
+  std::uint64_t count = 0;
+  std::uint32_t previous = kNoEntry;
+  for (std::uint32_t number = open.first; number != kNoEntry;) {
+    const Entry& entry = directory[number];
+    MC_CHECK(expect(entry.state == PutState::kGranted && entry.queue.previous == previous &&
+                        ++count <= totals.open_grants,
+                    "list of open grants is broken"));
+    MC_CHECK(expect(previous == kNoEntry || directory[previous].until <= entry.until,
+                    "open grants are not in order"));
+    const Client* writer = clients.find_mounted(entry.writer);
+    MC_CHECK(expect(writer != nullptr && !writer->outcomes.is_past(entry.sequence),
+                    "an open grant has no writer"));
+    previous = number;
+    number = entry.queue.next;
+  }
+  return expect(count == totals.open_grants && open.last == previous,
+                "an open grant is not listed");
+}
+
+Result<void> Core::State::verify_clients() const {
+  std::uint64_t segments_of_clients = 0;
+  std::uint64_t seen = 0;
+  for (const Client* client : clients.mounted) {
+    MC_CHECK(expect(client->mounted && clients.find(client->id) == client, "a client is lost"));
+    MC_CHECK(expect(client->seen >= seen, "clients are not in order"));
+    seen = client->seen;
+    segments_of_clients += client->segments.size();
+  }
+  for (const Client* client : clients.departed) {
+    MC_CHECK(expect(!client->mounted && client->segments.empty(), "a departed client has memory"));
+  }
+  MC_CHECK(expect(clients.mounted.size() == totals.clients &&
+                      clients.all.size() == totals.clients + clients.departed.size(),
+                  "number of clients is wrong"));
+  return expect(segments_of_clients == totals.segments, "a segment has no client");
+}
+
+}  // namespace mooncake::store::master

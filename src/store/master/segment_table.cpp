@@ -1,0 +1,70 @@
+#include "store/master/segment_table.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/hash.h"
+
+namespace mooncake::store::master {
+
+Segment* SegmentTable::add(ClientId client, const SegmentAddress& address) {
+  if (all_.size() >= kMaxSegments) return nullptr;
+  if (free_slots_.empty()) {
+    free_slots_.push_back(static_cast<std::uint16_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  const std::uint16_t slot = free_slots_.front();
+  free_slots_.pop_front();
+  auto segment = std::make_unique<Segment>(address.size / memory::kExtentUnit);
+  segment->handle = std::uint32_t{++slots_[slot].uses} << 16 | slot;
+  segment->position = static_cast<std::uint32_t>(all_.size());
+  segment->client = client;
+  segment->address = address;
+  segment->host_hash = base::hash64(address.host.empty() ? address.name : address.host, 0);
+  all_.push_back(segment.get());
+  by_id_.emplace(address.id, segment.get());
+  by_name_[address.name].push_back(segment.get());
+  largest_units_ = std::max(largest_units_, segment->allocator.capacity());
+  slots_[slot].segment = std::move(segment);
+  return all_.back();
+}
+
+void SegmentTable::remove(Segment& segment) {
+  const auto slot = static_cast<std::uint16_t>(segment.handle);
+  assert(slots_[slot].segment.get() == &segment);
+  by_id_.erase(segment.address.id);
+  const auto name = by_name_.find(segment.address.name);
+  std::erase(name->second, &segment);
+  if (name->second.empty()) by_name_.erase(name);
+  all_[segment.position] = all_.back();
+  all_[segment.position]->position = segment.position;
+  all_.pop_back();
+  slots_[slot].segment.reset();
+  free_slots_.push_back(slot);
+  largest_units_ = 0;
+  for (const Segment* left : all_) {
+    largest_units_ = std::max(largest_units_, left->allocator.capacity());
+  }
+}
+
+const Segment* SegmentTable::find(std::uint32_t handle) const {
+  const std::size_t slot = handle & 0xFFFF;
+  if (slot >= slots_.size() || slots_[slot].uses != handle >> 16) return nullptr;
+  return slots_[slot].segment.get();
+}
+
+Segment* SegmentTable::find(std::uint32_t handle) {
+  return const_cast<Segment*>(std::as_const(*this).find(handle));
+}
+
+Segment* SegmentTable::find(const base::Uuid& id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Segment* SegmentTable::named(const std::string& name) {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second.front();
+}
+
+}  // namespace mooncake::store::master
