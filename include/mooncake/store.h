@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -29,9 +30,14 @@ struct StoreOptions {
   std::string master_server_address = "127.0.0.1:50051";
   std::uint64_t global_segment_size = 16u << 20;  // bytes given to the pool; 0 = none
   std::string cluster_secret;
-  std::chrono::milliseconds timeout{5000};        // deadline of a call that names none
-  // Shares this engine (and its memory registrations) instead of making one. Must outlive the store.
+  std::chrono::milliseconds timeout{5000};  // deadline of a call that names none
+  // Shares this engine (and its memory registrations) instead of making one. Must outlive the
+  // store.
   TransferEngine* engine = nullptr;
+  // Asked on the calling thread, some ten times a second, while a call waits, create() included.
+  // Once it is true, the calls under way that wait for the Master end with kCancelled. Empty =
+  // never.
+  std::function<bool()> interrupted;
 };
 
 // The same as settings: names as in setup(dict), variables as in the environment. For callers that
@@ -58,7 +64,8 @@ struct GetItem {
 // A failure is a miss within the deadline.
 class Store {
  public:
-  // Mounts the segment. Returns when its first 64 MiB are ready; the rest follows in the background.
+  // Mounts the segment. Returns when its first 64 MiB are ready; the rest follows in the
+  // background.
   static Result<std::unique_ptr<Store>> create(const StoreOptions& options);
   ~Store();  // close()
   Store(const Store&) = delete;
@@ -73,6 +80,12 @@ class Store {
 
   // kObjectNotFound on a miss.
   Result<std::vector<std::byte>> get(std::string_view key);
+  // Reads into the place that `allocate(size)` gives, without a copy; kInvalidArgument when that is
+  // smaller than the object, whose size is returned. It is called on the store's own thread, so it
+  // may neither wait nor call the store; again when another version is found, after which the
+  // earlier place is touched no more.
+  using Allocate = std::function<MutableBytes(std::uint64_t size)>;
+  Result<std::uint64_t> get(std::string_view key, const Allocate& allocate);
   std::vector<std::int64_t> get_into_batch(std::span<const GetItem> items);
 
   // 1, 0 or a negative code for each key; 0 when the Master is out of reach. Takes a lease.
@@ -81,7 +94,8 @@ class Store {
   Result<std::uint64_t> size(std::string_view key);
 
   // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is being written.
-  std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys, bool force = false);
+  std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys,
+                                         bool force = false);
 
   // 0 healthy, 1 closed, 2 Master out of reach.
   int health() const;

@@ -3,7 +3,11 @@
 
 #include <atomic>
 #include <cassert>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "os/executor.h"
@@ -17,6 +21,30 @@ template <typename T>
 struct BlockingCall {
   std::optional<T> value;
   std::atomic<bool> done{false};
+
+  void finish() {
+    done.store(true, std::memory_order_release);
+    done.notify_one();
+  }
+};
+
+// The same for a waiter that looks up from time to time, which std::atomic can't.
+template <typename T>
+struct WatchedCall {
+  std::optional<T> value;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;  // guarded by mutex
+
+  void finish() {
+    std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_one();
+  }
+  bool wait_for(std::chrono::milliseconds duration) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, duration, [this] { return done; });
+  }
 };
 
 // A frame that nobody owns: it ends by waking the caller.
@@ -30,14 +58,13 @@ struct CallRunner {
   };
 };
 
-template <typename T>
-CallRunner run_call(Task<T>* waiting, std::shared_ptr<BlockingCall<T>> call) {
+template <typename T, typename Call>
+CallRunner run_call(Task<T>* waiting, std::shared_ptr<Call> call) {
   {
     Task<T> running = std::move(*waiting);
     call->value.emplace(co_await running);
   }
-  call->done.store(true, std::memory_order_release);
-  call->done.notify_one();
+  call->finish();
 }
 
 inline Task<bool> then_true(Task<void> task) {
@@ -47,16 +74,37 @@ inline Task<bool> then_true(Task<void> task) {
 
 }  // namespace detail
 
-// Runs `task` on the executor and blocks this thread until it has ended; nothing when the executor has
-// stopped before it could begin. For the blocking facades at the edge; never on the executor's own
-// thread. Deadlines are the task's business: when this returns, the task has ended and touches nothing
-// any more.
+// Runs `task` on the executor and blocks this thread until it has ended; nothing when the executor
+// has stopped before it could begin. For the blocking facades at the edge; never on the executor's
+// own thread. Deadlines are the task's business: when this returns, the task has ended and touches
+// nothing any more.
 template <typename T>
 std::optional<T> run_blocking(Executor& executor, Task<T> task) {
   assert(!executor.on_this_thread());
   auto call = std::make_shared<detail::BlockingCall<T>>();
-  if (!executor.post([&task, call] { detail::run_call<T>(&task, call); })) return std::nullopt;
+  if (!executor.post([&task, call] { detail::run_call(&task, call); })) return std::nullopt;
   call->done.wait(false, std::memory_order_acquire);
+  return std::move(call->value);
+}
+// The same, and while it waits asks `give_up` on this thread each `interval`. Once that has said
+// yes, `cancel`, which is meant to hurry the task, runs on the executor each `interval` until it
+// has ended.
+template <typename T>
+std::optional<T> run_blocking(Executor& executor, Task<T> task, std::chrono::milliseconds interval,
+                              const std::function<bool()>& give_up,
+                              const std::function<void()>& cancel) {
+  assert(!executor.on_this_thread());
+  auto call = std::make_shared<detail::WatchedCall<T>>();
+  if (!executor.post([&task, call] { detail::run_call(&task, call); })) return std::nullopt;
+  bool given_up = false;
+  while (!call->wait_for(interval)) {
+    given_up = given_up || give_up();
+    if (!given_up) continue;
+    // One that is late, so that what it refers to may be gone, finds the value there.
+    executor.post([call, cancel] {
+      if (!call->value) cancel();
+    });
+  }
   return std::move(call->value);
 }
 inline bool run_blocking(Executor& executor, Task<void> task) {

@@ -134,5 +134,18 @@ TEST(RunBlocking, ManyCallersAtATime) {
     caller.join();
 }
 
+Task<bool> wait_for(Completion<bool>& completion) { co_return co_await completion; }
+
+TEST(RunBlocking, AWaiterThatGivesUpCancelsAndStillWaitsForTheEnd) {
+  ThreadExecutor executor;
+  Completion<bool> completion(executor);
+  int asked = 0;
+  const auto answer = run_blocking(
+      executor, wait_for(completion), std::chrono::milliseconds(1), [&] { return ++asked == 3; },
+      [&] { completion.set(true); });
+  EXPECT_EQ(answer, true);
+  EXPECT_EQ(asked, 3);
+}
+
 }  // namespace
 }  // namespace mooncake::os

@@ -43,9 +43,7 @@ Task<Result<std::unique_ptr<net::Channel>>> join_embedded(os::Env env,
   co_return std::move(ends.second);
 }
 
-std::int32_t put_code(Code code) {
-  return code == Code::kObjectExists ? 0 : code_info(code).store;
-}
+std::int32_t put_code(Code code) { return code == Code::kObjectExists ? 0 : code_info(code).store; }
 
 }  // namespace
 
@@ -69,7 +67,8 @@ struct Store::State {
   Task<void> stop();
   Result<net::RpcClient::Connector> connector();
 
-  // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no client.
+  // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no
+  // client.
   template <typename T, typename Ask>
   T call(Ask ask, T closed_answer) {
     if (::getpid() != pid) return closed_answer;
@@ -131,8 +130,8 @@ Task<Result<void>> Store::State::start() {
   client_options.preparer = &preparer;
   client_options.on_created = [this](store::Client& created) { newest_client = &created; };
   const TimePoint until = deadline();
-  auto started = co_await store::Client::start(world, engine->engine(), std::move(client_options),
-                                               until);
+  auto started =
+      co_await store::Client::start(world, engine->engine(), std::move(client_options), until);
   if (!started) newest_client = nullptr;
   if (!started) co_return fail(std::move(started).error());
   client = std::move(*started);
@@ -200,7 +199,8 @@ namespace {
 std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
   std::vector<std::int32_t> out;
   out.reserve(codes.size());
-  for (Code code : codes) out.push_back(code_info(code).store);
+  for (Code code : codes)
+    out.push_back(code_info(code).store);
   return out;
 }
 
@@ -213,14 +213,17 @@ std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
       std::vector<Code>(items.size(), Code::kNotReady));
   std::vector<std::int32_t> out;
   out.reserve(codes.size());
-  for (Code code : codes) out.push_back(put_code(code));
+  for (Code code : codes)
+    out.push_back(put_code(code));
   return out;
 }
 
 Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
   const PutItem item{key, std::span(&value, 1)};
   const std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client, TimePoint until) { return client.put(std::span(&item, 1), config, until); },
+      [&](store::Client& client, TimePoint until) {
+        return client.put(std::span(&item, 1), config, until);
+      },
       std::vector<Code>(1, Code::kNotReady));
   if (codes.front() == Code::kOk || codes.front() == Code::kObjectExists) return {};
   return fail(codes.front(), fmt::format("put '{}'", key));
@@ -278,7 +281,9 @@ std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> k
 
 Result<std::uint64_t> Store::size(std::string_view key) {
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client, TimePoint until) { return client.sizes(std::span(&key, 1), until); },
+      [&](store::Client& client, TimePoint until) {
+        return client.sizes(std::span(&key, 1), until);
+      },
       std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
   if (outcomes.front().code != Code::kOk) {
     return fail(outcomes.front().code, fmt::format("size '{}'", key));
@@ -299,7 +304,9 @@ int Store::health() const {
 
 std::string Store::metrics() const {
   return state_->call<std::string>(
-      [](store::Client& client, TimePoint) -> Task<std::string> { co_return client.metrics().expose(); },
+      [](store::Client& client, TimePoint) -> Task<std::string> {
+        co_return client.metrics().expose();
+      },
       std::string());
 }
 

@@ -14,10 +14,11 @@ ClientImpl::Counters::Counters(base::MetricsRegistry& registry)
     : put_bytes(registry.counter("mooncake_transfer_write_bytes", "Bytes of objects put")),
       get_bytes(registry.counter("mooncake_transfer_read_bytes", "Bytes of objects got")),
       hits(registry.counter("mooncake_client_get_hits_total", "Objects asked for and read")),
-      misses(registry.counter("mooncake_client_get_misses_total", "Objects asked for and not read")),
+      misses(
+          registry.counter("mooncake_client_get_misses_total", "Objects asked for and not read")),
       stored(registry.counter("mooncake_client_put_stored_total", "Objects put")),
-      put_failures(registry.counter("mooncake_client_put_failures_total",
-                                    "Objects that could not be put")),
+      put_failures(
+          registry.counter("mooncake_client_put_failures_total", "Objects that could not be put")),
       stale_reads(registry.counter("mooncake_client_stale_reads_total",
                                    "Reads whose extent held another version by then")),
       mounts(registry.counter("mooncake_client_mounts_total", "Mounts at the Master")),
@@ -67,8 +68,8 @@ Task<Result<void>> ClientImpl::mount(TimePoint deadline) {
     if (!renewed) co_return renewed;
     segments.push_back(segment_->description());
   }
-  net::Bytes body = encode_mount(id_, ++membership_sequence_, master_.newest_epoch(),
-                                 engine_.name(), segments);
+  net::Bytes body =
+      encode_mount(id_, ++membership_sequence_, master_.newest_epoch(), engine_.name(), segments);
   Result<net::Bytes> reply = co_await master_.call(net::Method::kMount, std::move(body), deadline);
   if (!reply) co_return fail(std::move(reply).error().with_context("mount"));
   Result<MountOutcome> outcome = decode_mount(*reply, segments.size());
@@ -86,20 +87,20 @@ Task<Code> ClientImpl::heartbeat() {
   std::vector<OwnSegment> segments;
   if (segment_) segments.push_back(segment_->description());
   const net::Bytes body = encode_heartbeat(id_, ++membership_sequence_, segments);
-  const TimePoint deadline = env_.now() + std::max<base::Duration>(heartbeat_interval_,
-                                                                   std::chrono::milliseconds(100));
-  Result<net::Bytes> reply =
-      co_await master_.call_once(net::Method::kHeartbeat, body, deadline);
+  const TimePoint deadline =
+      env_.now() + std::max<base::Duration>(heartbeat_interval_, std::chrono::milliseconds(100));
+  Result<net::Bytes> reply = co_await master_.call_once(net::Method::kHeartbeat, body, deadline);
   co_return reply ? Code::kOk : reply.error().code();
 }
 
 Task<void> ClientImpl::keep_mounted() {
   bool reported = false;
   while (!stopping_) {
-    const bool preparing = segment_ && segment_->description().prepared < segment_->description().address.size;
-    const base::Duration interval = !mounted_  ? options_.remount_interval
-                                 : preparing ? heartbeat_interval_ / 20
-                                             : heartbeat_interval_;
+    const bool preparing =
+        segment_ && segment_->description().prepared < segment_->description().address.size;
+    const base::Duration interval = !mounted_   ? options_.remount_interval
+                                    : preparing ? heartbeat_interval_ / 20
+                                                : heartbeat_interval_;
     co_await pause(interval);
     if (stopping_) break;
     const Code code = mounted_ ? co_await heartbeat() : Code::kClientNotFound;
@@ -129,7 +130,8 @@ Task<void> ClientImpl::keep_mounted() {
 Task<void> ClientImpl::pause(base::Duration duration) {
   os::Completion<bool> over(env_.executor);
   pausing_ = &over;
-  const os::TimerId timer = env_.executor.run_at(env_.now() + duration, [&over] { over.set(true); });
+  const os::TimerId timer =
+      env_.executor.run_at(env_.now() + duration, [&over] { over.set(true); });
   co_await over;
   pausing_ = nullptr;
   env_.executor.cancel(timer);
@@ -141,8 +143,7 @@ Task<void> ClientImpl::stop(TimePoint deadline) {
     if (pausing_ != nullptr) pausing_->set(true);
     if (mounted_) {
       const net::Bytes body = encode_unmount(id_, ++membership_sequence_);
-      Result<net::Bytes> reply =
-          co_await master_.call_once(net::Method::kUnmount, body, deadline);
+      Result<net::Bytes> reply = co_await master_.call_once(net::Method::kUnmount, body, deadline);
       if (!reply) {
         base::log_warning("{}: not unmounted: {}", engine_.name(), reply.error().message());
       }
@@ -175,11 +176,13 @@ Task<std::vector<Code>> ClientImpl::exist(std::span<const std::string_view> keys
   if (Result<void> open = accept(keys, codes); !open) {
     co_return std::vector<Code>(keys.size(), open.error().code());
   }
-  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
-                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for_each_message(
+      keys.size(), [&](std::size_t i) { return keys[i]; },
+      [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
   for (const auto& [first, size] : messages) {
     net::Bytes body = encode_keys(id_, keys.subspan(first, size));
-    Result<net::Bytes> reply = co_await master_.call(net::Method::kExist, std::move(body), deadline);
+    Result<net::Bytes> reply =
+        co_await master_.call(net::Method::kExist, std::move(body), deadline);
     Result<std::vector<Code>> found =
         reply ? decode_codes(*reply, size) : Result<std::vector<Code>>(fail(reply.error()));
     for (std::size_t i = 0; i < size; ++i) {
@@ -198,8 +201,9 @@ Task<std::vector<Code>> ClientImpl::remove(std::span<const std::string_view> key
   if (Result<void> open = accept(keys, codes); !open) {
     co_return std::vector<Code>(keys.size(), open.error().code());
   }
-  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
-                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for_each_message(
+      keys.size(), [&](std::size_t i) { return keys[i]; },
+      [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
   for (const auto& [first, size] : messages) {
     CommandNumbers::Open numbers(numbers_, size);
     net::Bytes body = encode_remove(id_, numbers.numbers(), keys.subspan(first, size), force);

@@ -25,17 +25,17 @@ using base::Task;
 using base::TimePoint;
 
 struct ClientOptions {
-  ClientOptions() = default;  // no aggregate: see base/task.h
+  ClientOptions() = default;                    // no aggregate: see base/task.h
   net::RpcClient::Connector connect_to_master;  // sockets, or an in-process pair
   std::string master_name;                      // for messages
   net::Identity identity;
-  std::string host;                             // for placement
+  std::string host;  // for placement
   std::uint64_t segment_size = 0;
-  memory::Preparer* preparer = nullptr;         // null: the pool is prepared on the spot
+  memory::Preparer* preparer = nullptr;  // null: the pool is prepared on the spot
   memory::Budget* budget = nullptr;
   // A Master that restarts or forgets us is mounted again at this pace.
   base::Duration remount_interval = std::chrono::milliseconds(200);
-  std::uint32_t grant_retry_ms = 5;             // while the pool's memory is being prepared
+  std::uint32_t grant_retry_ms = 5;  // while the pool's memory is being prepared
   // Called before the client mounts; from then on it may be interrupted.
   std::function<void(class Client&)> on_created;
 };
@@ -52,7 +52,8 @@ class Client {
   static Task<Result<std::unique_ptr<Client>>> start(os::Env env, transfer::Engine& engine,
                                                      ClientOptions options, TimePoint deadline);
   virtual ~Client() = default;
-  // Unmounts if the Master answers within `deadline`, then ends everything. Await it before destruction.
+  // Unmounts if the Master answers within `deadline`, then ends everything. Await it before
+  // destruction.
   virtual Task<void> stop(TimePoint deadline) = 0;
 
   // Existing keys give kObjectExists (which the published API turns into success).
@@ -63,17 +64,18 @@ class Client {
   // `allocate` is called for each found object with its index and size, and gives its place; again
   // when a retry finds another version, after which the earlier place is touched no more.
   using Allocate = std::function<std::span<std::byte>(std::size_t index, std::uint64_t size)>;
-  virtual Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
-                                            TimePoint deadline) = 0;
+  virtual Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys,
+                                            Allocate allocate, TimePoint deadline) = 0;
   // kOk, kObjectNotFound, or why it is not known.
-  virtual Task<std::vector<Code>> exist(std::span<const std::string_view> keys, TimePoint deadline) = 0;
+  virtual Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
+                                        TimePoint deadline) = 0;
   virtual Task<std::vector<GetOutcome>> sizes(std::span<const std::string_view> keys,
                                               TimePoint deadline) = 0;
   virtual Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
                                          TimePoint deadline) = 0;
 
-  // Calls under way that wait for the Master end with kCancelled, mounting included; the client goes
-  // on. A transfer of data ends by its deadline.
+  // Calls under way that wait for the Master end with kCancelled, mounting included; the client
+  // goes on. A transfer of data ends by its deadline.
   virtual void interrupt() = 0;
 
   virtual bool mounted() const = 0;

@@ -21,7 +21,7 @@ constexpr int kQuestions = 2;
 // The objects of one message that are being read.
 struct ClientImpl::GetState {
   PlacedBatch placed;
-  std::vector<std::size_t> asked;                       // positions of placed objects in the message
+  std::vector<std::size_t> asked;  // positions of placed objects in the message
   std::vector<std::vector<base::MutableBuffer>> rooms;  // by position in `asked`
   std::vector<std::uint32_t> avoid;  // replica that failed before, by position in the message
 };
@@ -41,8 +41,9 @@ Task<std::vector<GetOutcome>> ClientImpl::sizes(std::span<const std::string_view
   std::vector<Code> codes;
   Result<void> open = accept(keys, codes);
   std::vector<std::pair<std::size_t, std::size_t>> messages;
-  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
-                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for_each_message(
+      keys.size(), [&](std::size_t i) { return keys[i]; },
+      [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
   for (const auto& [first, size] : messages) {
     Result<PlacedBatch> placed = fail(Code::kNotReady);
     if (open) placed = co_await locate(keys.subspan(first, size), deadline);
@@ -58,7 +59,8 @@ Task<std::vector<GetOutcome>> ClientImpl::sizes(std::span<const std::string_view
 
 Task<std::vector<GetOutcome>> ClientImpl::get(std::span<const GetItem> items, TimePoint deadline) {
   std::vector<std::string_view> keys;
-  for (const GetItem& item : items) keys.push_back(item.key);
+  for (const GetItem& item : items)
+    keys.push_back(item.key);
   RoomFor room = [items](std::size_t index, std::uint64_t size) {
     std::vector<base::MutableBuffer> parts;
     for (MutableBytes part : items[index].parts) {
@@ -91,13 +93,16 @@ Task<std::vector<GetOutcome>> ClientImpl::get_all(std::vector<std::string_view> 
   std::vector<GetOutcome> outcomes(keys.size());
   std::vector<Code> codes;
   if (Result<void> open = accept(keys, codes); !open) {
-    for (GetOutcome& outcome : outcomes) outcome.code = open.error().code();
+    for (GetOutcome& outcome : outcomes)
+      outcome.code = open.error().code();
     co_return outcomes;
   }
-  for (std::size_t i = 0; i < keys.size(); ++i) outcomes[i].code = codes[i];
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    outcomes[i].code = codes[i];
   std::vector<std::pair<std::size_t, std::size_t>> messages;
-  for_each_message(keys.size(), [&](std::size_t i) { return keys[i]; },
-                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for_each_message(
+      keys.size(), [&](std::size_t i) { return keys[i]; },
+      [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
   for (const auto& [first, size] : messages) {
     co_await get_some(std::span(keys).subspan(first, size), first, room,
                       std::span(outcomes).subspan(first, size), deadline);
@@ -121,10 +126,12 @@ Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::siz
   state.avoid.assign(keys.size(), ~0u);
   for (int question = 0; question < kQuestions && !left.empty(); ++question) {
     std::vector<std::string_view> asked_keys;
-    for (std::size_t i : left) asked_keys.push_back(keys[i]);
+    for (std::size_t i : left)
+      asked_keys.push_back(keys[i]);
     Result<PlacedBatch> placed = co_await locate(asked_keys, deadline);
     if (!placed) {
-      for (std::size_t i : left) outcomes[i].code = placed.error().code();
+      for (std::size_t i : left)
+        outcomes[i].code = placed.error().code();
       co_return;
     }
     state.placed = std::move(*placed);

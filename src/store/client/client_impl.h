@@ -65,14 +65,14 @@ class ClientImpl final : public Client {
                                   Numbers numbers, TimePoint deadline);
   Task<void> write_and_publish(PutState& state, TimePoint deadline);
   void plan_writes(PutState& state);
-  Task<void> finish(net::Method method, std::span<const FinishItem> items,
-                    std::span<Code> codes, TimePoint deadline);
+  Task<void> finish(net::Method method, std::span<const FinishItem> items, std::span<Code> codes,
+                    TimePoint deadline);
 
   // Get (client_get.cpp).
   Task<std::vector<GetOutcome>> get_all(std::vector<std::string_view> keys, RoomFor room,
                                         TimePoint deadline);
-  Task<void> get_some(std::span<const std::string_view> keys, std::size_t first, const RoomFor& room,
-                      std::span<GetOutcome> outcomes, TimePoint deadline);
+  Task<void> get_some(std::span<const std::string_view> keys, std::size_t first,
+                      const RoomFor& room, std::span<GetOutcome> outcomes, TimePoint deadline);
   Task<Result<PlacedBatch>> locate(std::span<const std::string_view> keys, TimePoint deadline);
   Task<void> read_found(GetState& state, TimePoint deadline);
   std::size_t choose_replica(const PlacedBatch& batch, const PlacedObject& object,

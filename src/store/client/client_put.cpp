@@ -9,14 +9,16 @@ namespace mooncake::store {
 
 namespace {
 
-// Kept back from a put's deadline, so that a writer whose data is late can still give its room back.
+// Kept back from a put's deadline, so that a writer whose data is late can still give its room
+// back.
 base::Duration time_to_finish(base::Duration left) {
   return std::min<base::Duration>(left / 8, std::chrono::milliseconds(250));
 }
 
 std::uint64_t size_of(const PutItem& item) {
   std::uint64_t size = 0;
-  for (ConstBytes part : item.parts) size += part.size();
+  for (ConstBytes part : item.parts)
+    size += part.size();
   return size;
 }
 
@@ -27,8 +29,8 @@ struct ClientImpl::PutState {
   std::span<const PutItem> items;
   std::span<Code> codes;
   Numbers numbers;
-  PlacedBatch placed;                 // one object for each of `asked`
-  std::vector<std::size_t> asked;     // indexes into items
+  PlacedBatch placed;                                   // one object for each of `asked`
+  std::vector<std::size_t> asked;                       // indexes into items
   std::vector<std::vector<base::MutableBuffer>> parts;  // by position in `asked`
   std::vector<memory::ExtentRecord> records;
   std::vector<transfer::EngineRequest> requests;
@@ -41,7 +43,8 @@ Task<std::vector<Code>> ClientImpl::put(std::span<const PutItem> items, Replicat
   const TimePoint begun = env_.now();
   std::vector<std::string_view> keys;
   keys.reserve(items.size());
-  for (const PutItem& item : items) keys.push_back(item.key);
+  for (const PutItem& item : items)
+    keys.push_back(item.key);
   std::vector<Code> codes;
   if (Result<void> open = accept(keys, codes); !open) {
     co_return std::vector<Code>(items.size(), open.error().code());
@@ -50,8 +53,9 @@ Task<std::vector<Code>> ClientImpl::put(std::span<const PutItem> items, Replicat
     if (size_of(items[i]) == 0) codes[i] = Code::kInvalidArgument;
   }
   std::vector<std::pair<std::size_t, std::size_t>> messages;
-  for_each_message(items.size(), [&](std::size_t i) { return keys[i]; },
-                   [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
+  for_each_message(
+      items.size(), [&](std::size_t i) { return keys[i]; },
+      [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
   for (const auto& [first, size] : messages) {
     co_await put_some(items.subspan(first, size), std::span(codes).subspan(first, size), config,
                       deadline);
@@ -68,8 +72,8 @@ Task<std::vector<Code>> ClientImpl::put(std::span<const PutItem> items, Replicat
   co_return codes;
 }
 
-// One message's items. What finds no room because memory is still being prepared is asked for again,
-// under new numbers, until the deadline.
+// One message's items. What finds no room because memory is still being prepared is asked for
+// again, under new numbers, until the deadline.
 Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> codes,
                                 ReplicateConfig config, TimePoint deadline) {
   std::vector<std::size_t> left;
@@ -89,13 +93,14 @@ Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> 
       keys.push_back(items[i].key);
       sizes.push_back(size_of(items[i]));
     }
-    // Open until the writes are published or given back: the Master takes an open grant whose number is
-    // no longer open for abandoned.
+    // Open until the writes are published or given back: the Master takes an open grant whose
+    // number is no longer open for abandoned.
     const CommandNumbers::Open numbers(numbers_, keys.size());
     state.numbers = numbers.numbers();
     Result<PlacedBatch> placed = co_await grant(keys, sizes, config, state.numbers, deadline);
     if (!placed) {
-      for (std::size_t i : state.asked) codes[i] = placed.error().code();
+      for (std::size_t i : state.asked)
+        codes[i] = placed.error().code();
       co_return;
     }
     state.placed = std::move(*placed);
@@ -109,7 +114,8 @@ Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> 
     const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
     const bool interrupted = master_.interrupts() != interrupts;
     if (again >= deadline || interrupted) {
-      for (std::size_t i : left) codes[i] = interrupted ? Code::kCancelled : Code::kNoSpace;
+      for (std::size_t i : left)
+        codes[i] = interrupted ? Code::kCancelled : Code::kNoSpace;
       co_return;
     }
     co_await env_.executor.sleep_until(again);
@@ -214,7 +220,8 @@ Task<void> ClientImpl::write_and_publish(PutState& state, TimePoint deadline) {
   if (!publish.empty()) {
     std::vector<Code> codes(publish.size(), Code::kOk);
     co_await finish(net::Method::kPublish, publish, codes, deadline);
-    for (std::size_t i = 0; i < publish.size(); ++i) state.codes[published[i]] = codes[i];
+    for (std::size_t i = 0; i < publish.size(); ++i)
+      state.codes[published[i]] = codes[i];
   }
   if (!revoke.empty()) {
     std::vector<Code> ignored(revoke.size(), Code::kOk);
@@ -227,8 +234,8 @@ Task<void> ClientImpl::finish(net::Method method, std::span<const FinishItem> it
   const CommandNumbers::Open numbers(numbers_, items.size());
   net::Bytes body = encode_finish(id_, numbers.numbers(), items);
   Result<net::Bytes> reply = co_await master_.call(method, std::move(body), deadline);
-  Result<std::vector<Code>> done = reply ? decode_codes(*reply, items.size())
-                                         : Result<std::vector<Code>>(fail(reply.error()));
+  Result<std::vector<Code>> done =
+      reply ? decode_codes(*reply, items.size()) : Result<std::vector<Code>>(fail(reply.error()));
   for (std::size_t i = 0; i < items.size(); ++i) {
     codes[i] = done ? (*done)[i] : done.error().code();
   }

@@ -50,16 +50,16 @@ Task<Result<net::Bytes>> MasterLink::call_once(net::Method method, const net::By
   co_return std::move(reply->body);
 }
 
-Task<Result<net::Bytes>> MasterLink::call(net::Method method, net::Bytes body,
-                                          TimePoint deadline) {
+Task<Result<net::Bytes>> MasterLink::call(net::Method method, net::Bytes body, TimePoint deadline) {
   base::Duration pause = kFirstPause;
   const std::uint64_t interrupts = interrupts_;
   while (true) {
     Result<net::Bytes> reply = co_await call_once(method, body, deadline);
     if (reply || !worth_repeating(reply.error().code())) co_return reply;
     const base::Duration asked = std::chrono::milliseconds(reply.error().retry_after_ms());
-    const base::Duration wait = std::max(asked, pause / 2 + base::Duration(env_.random.below(
-                                                    static_cast<std::uint64_t>(pause.count()))));
+    const base::Duration wait = std::max(
+        asked,
+        pause / 2 + base::Duration(env_.random.below(static_cast<std::uint64_t>(pause.count()))));
     if (env_.now() + wait >= deadline) co_return reply;
     co_await env_.executor.sleep_for(wait);
     if (interrupts_ != interrupts) co_return fail(Code::kCancelled, "interrupted");

@@ -1,5 +1,5 @@
-// MasterLink: calls to the Master that are repeated while the failure is one of the connection, and the
-// numbers of commands that make repeating harmless.
+// MasterLink: calls to the Master that are repeated while the failure is one of the connection, and
+// the numbers of commands that make repeating harmless.
 #pragma once
 
 #include <memory>

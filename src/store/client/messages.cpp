@@ -27,7 +27,8 @@ struct KeyVectors {
 template <typename Items, typename KeyOf>
 KeyVectors add_keys(FlatBufferBuilder& builder, const Items& items, KeyOf key_of) {
   std::size_t total = 0;
-  for (const auto& item : items) total += key_of(item).size();
+  for (const auto& item : items)
+    total += key_of(item).size();
   std::uint8_t* bytes = nullptr;
   KeyVectors out;
   out.bytes = builder.CreateUninitializedVector(total, &bytes);
@@ -37,7 +38,8 @@ KeyVectors add_keys(FlatBufferBuilder& builder, const Items& items, KeyOf key_of
   }
   std::uint16_t* lengths = nullptr;
   out.lengths = builder.CreateUninitializedVector(items.size(), &lengths);
-  for (const auto& item : items) *lengths++ = static_cast<std::uint16_t>(key_of(item).size());
+  for (const auto& item : items)
+    *lengths++ = static_cast<std::uint16_t>(key_of(item).size());
   return out;
 }
 
@@ -140,7 +142,8 @@ net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch new
                         std::string_view name, std::span<const OwnSegment> segments) {
   FlatBufferBuilder builder;
   std::vector<flatbuffers::Offset<wire::Segment>> offsets;
-  for (const OwnSegment& segment : segments) offsets.push_back(add_segment(builder, segment));
+  for (const OwnSegment& segment : segments)
+    offsets.push_back(add_segment(builder, segment));
   const auto vector = builder.CreateVector(offsets);
   const auto text = builder.CreateString(name);
   builder.Finish(wire::CreateMountRequest(builder, static_cast<std::uint64_t>(client), sequence,
@@ -150,8 +153,7 @@ net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch new
 
 net::Bytes encode_unmount(ClientId client, std::uint64_t sequence) {
   FlatBufferBuilder builder;
-  builder.Finish(
-      wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence));
+  builder.Finish(wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence));
   return take(builder);
 }
 
@@ -165,8 +167,8 @@ net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
                           segment.prepared);
   }
   const auto vector = builder.CreateVectorOfStructs(prepared);
-  builder.Finish(wire::CreateHeartbeatRequest(builder, static_cast<std::uint64_t>(client),
-                                              sequence, vector));
+  builder.Finish(
+      wire::CreateHeartbeatRequest(builder, static_cast<std::uint64_t>(client), sequence, vector));
   return take(builder);
 }
 
@@ -189,23 +191,23 @@ net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const Finis
   for (const FinishItem& item : items) {
     versions.push_back(item.version.value());
     counts.push_back(static_cast<std::uint8_t>(item.arrived.size()));
-    for (auto arrived : item.arrived) incarnations.push_back(static_cast<std::uint64_t>(arrived));
+    for (auto arrived : item.arrived)
+      incarnations.push_back(static_cast<std::uint64_t>(arrived));
   }
   const auto version_vector = builder.CreateVector(versions);
   const auto count_vector = builder.CreateVector(counts);
   const auto incarnation_vector = builder.CreateVector(incarnations);
-  builder.Finish(wire::CreateFinishRequest(builder, static_cast<std::uint64_t>(client),
-                                           numbers.first, numbers.oldest_open, keys.bytes,
-                                           keys.lengths, version_vector, count_vector,
-                                           incarnation_vector));
+  builder.Finish(wire::CreateFinishRequest(
+      builder, static_cast<std::uint64_t>(client), numbers.first, numbers.oldest_open, keys.bytes,
+      keys.lengths, version_vector, count_vector, incarnation_vector));
   return take(builder);
 }
 
 net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys) {
   FlatBufferBuilder builder;
   const KeyVectors vectors = add_keys(builder, keys);
-  builder.Finish(wire::CreateKeysRequest(builder, static_cast<std::uint64_t>(client),
-                                         vectors.bytes, vectors.lengths));
+  builder.Finish(wire::CreateKeysRequest(builder, static_cast<std::uint64_t>(client), vectors.bytes,
+                                         vectors.lengths));
   return take(builder);
 }
 

@@ -9,9 +9,11 @@ namespace mooncake::store {
 using base::Task;
 using base::TimePoint;
 
-Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(
-    os::Env env, transfer::Engine& engine, std::uint64_t size, const std::string& host,
-    memory::Preparer* preparer, memory::Budget* budget) {
+Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transfer::Engine& engine,
+                                                             std::uint64_t size,
+                                                             const std::string& host,
+                                                             memory::Preparer* preparer,
+                                                             memory::Budget* budget) {
   std::unique_ptr<SegmentHolder> holder(new SegmentHolder(env, engine));
   memory::Pool::Options options;
   options.size = size;

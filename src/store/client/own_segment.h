@@ -1,6 +1,6 @@
-// OwnSegment's life: the pool that this client gives, its extent table, and its registration with the
-// engine. Each mount is a new incarnation with a new key and an empty table, so that every promise made
-// about an earlier mount is void.
+// OwnSegment's life: the pool that this client gives, its extent table, and its registration with
+// the engine. Each mount is a new incarnation with a new key and an empty table, so that every
+// promise made about an earlier mount is void.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace mooncake::store {
 // Executor thread only.
 class SegmentHolder {
  public:
-  // Allocates and begins preparation; returns when the first part is ready. `preparer` null: all of it
-  // is prepared on the spot.
+  // Allocates and begins preparation; returns when the first part is ready. `preparer` null: all of
+  // it is prepared on the spot.
   static Result<std::unique_ptr<SegmentHolder>> create(os::Env env, transfer::Engine& engine,
                                                        std::uint64_t size, const std::string& host,
                                                        memory::Preparer* preparer,
