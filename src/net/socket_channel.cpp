@@ -515,8 +515,6 @@ void Connection::wait_writable() {
 void Connection::close(const Error& reason) {
   if (closed_) return;
   closed_.emplace(reason);
-  error_code ignored;
-  socket_.close(ignored);
   if (reader_) reactor_.post([reader = std::exchange(reader_, nullptr)] { reader.resume(); });
   for (OutItem& item : out_) {
     if (item.frame) finish(*item.frame, fail(reason));
@@ -525,6 +523,9 @@ void Connection::close(const Error& reason) {
   spare_ = {};
   queued_ = 0;
   if (stall_timer_ != os::TimerId::kNone) reactor_.cancel(stall_timer_);
+  // Last: a peer that sees the end finds that all here has been told before.
+  error_code ignored;
+  socket_.close(ignored);
 }
 
 void Connection::watch_for_stalls() {
