@@ -66,14 +66,15 @@ void Core::State::refuse(const Command& command, Code code) {
 }
 
 // Fetches a part of a batch ahead, in passes, so that its cache misses overlap.
-static void prefetch(const Directory& directory, std::span<const CommandItem> items,
-                     base::Hash128* hashes) {
+static void prefetch(const Directory& directory, CommandKind kind,
+                     std::span<const CommandItem> items, base::Hash128* hashes) {
+  const bool whole = kind != CommandKind::kExist;
   for (std::size_t i = 0; i < items.size(); ++i) {
     hashes[i] = directory.hash(items[i].key);
     directory.prefetch_group(hashes[i]);
   }
   for (std::size_t i = 0; i < items.size(); ++i)
-    directory.prefetch_entry(hashes[i]);
+    directory.prefetch_entry(hashes[i], whole);
   for (std::size_t i = 0; i < items.size(); ++i)
     directory.prefetch_text(hashes[i]);
 }
@@ -88,7 +89,7 @@ void Core::State::numbered(const Command& command, Answer answer) {
   base::Hash128 hashes[kAhead];
   for (std::size_t begin = 0; begin < command.items.size(); begin += kAhead) {
     const auto part = command.items.subspan(begin, std::min(kAhead, command.items.size() - begin));
-    prefetch(directory, part, hashes);
+    prefetch(directory, command.kind, part, hashes);
     for (std::size_t i = 0; i < part.size(); ++i) {
       const Item item{*client, command, part[i], command.sequence + begin + i, hashes[i]};
       answer_numbered(item, answer, effects->items[begin + i]);
@@ -138,7 +139,7 @@ void Core::State::read(const Command& command) {
   base::Hash128 hashes[kAhead];
   for (std::size_t begin = 0; begin < command.items.size(); begin += kAhead) {
     const auto part = command.items.subspan(begin, std::min(kAhead, command.items.size() - begin));
-    prefetch(directory, part, hashes);
+    prefetch(directory, command.kind, part, hashes);
     for (std::size_t i = 0; i < part.size(); ++i) {
       Effect& effect = effects->items[begin + i];
       effect = Effect{};

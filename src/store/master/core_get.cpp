@@ -6,7 +6,7 @@ namespace mooncake::store::master {
 void Core::State::lease(std::uint32_t number, Entry& entry) {
   const std::uint64_t until = now + lease_ns;
   if (entry.until == until && until != now) return;
-  const std::uint64_t bytes = bytes_of(entry);
+  const std::uint64_t bytes = entry.replicas * units_for(entry.size) * memory::kExtentUnit;
   held.remove(entry.until, bytes);
   entry.until = until;
   held.add(until, bytes);

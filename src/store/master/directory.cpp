@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kFirstGroups = 16;
 // At most seven eighths of the slots are used, and a table has a quarter more of them than the one
 // before: the old one is empty long before the new one is full when each insertion moves this many.
-constexpr std::uint64_t kGroupsPerStep = 2;
+constexpr std::uint64_t kGroupsPerStep = 6;
 // Small tables double; their memory doesn't count.
 constexpr std::uint64_t kSmallGroups = 4096;
 
@@ -110,12 +110,11 @@ std::uint32_t Directory::candidate(const base::Hash128& hash) const {
   return bits == 0 ? kNoEntry : group.entries[std::countr_zero(bits)];
 }
 
-void Directory::prefetch_entry(const base::Hash128& hash) const {
+void Directory::prefetch_entry(const base::Hash128& hash, bool whole) const {
   const std::uint32_t entry = candidate(hash);
   if (entry == kNoEntry) return;
-  const auto* bytes = reinterpret_cast<const char*>(&entries_[entry]);
-  __builtin_prefetch(bytes);
-  __builtin_prefetch(bytes + 64);
+  __builtin_prefetch(&entries_[entry], 1);
+  if (whole) __builtin_prefetch(entries_[entry].placements, 1);
 }
 
 void Directory::prefetch_text(const base::Hash128& hash) const {
@@ -123,7 +122,9 @@ void Directory::prefetch_text(const base::Hash128& hash) const {
   if (number == kNoEntry) return;
   const Entry& entry = entries_[number];
   if (entry.hash_high != hash.high) return;
-  __builtin_prefetch(keys_.at(entry.key));
+  const char* text = keys_.at(entry.key);
+  __builtin_prefetch(text);
+  __builtin_prefetch(text + entry.key_length - 1);
   // The neighbours in the queue are written when this one moves to its end.
   for (const std::uint32_t neighbour : {entry.queue.next, entry.queue.previous}) {
     if (neighbour != kNoEntry) __builtin_prefetch(&entries_[neighbour].queue, 1);

@@ -28,7 +28,7 @@ class Directory {
   base::Hash128 hash(std::string_view key) const { return base::hash128(key, seed_); }
 
   void prefetch_group(const base::Hash128& hash) const;
-  void prefetch_entry(const base::Hash128& hash) const;
+  void prefetch_entry(const base::Hash128& hash, bool whole) const;  // or what a probe needs of it
   void prefetch_text(const base::Hash128& hash) const;
 
   // kNoEntry when there is none.

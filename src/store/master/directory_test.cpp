@@ -59,7 +59,7 @@ TEST(Directory, RandomUseAgainstAMap) {
     const auto found = live.find(key);
     const base::Hash128 hash = directory.hash(key);
     directory.prefetch_group(hash);
-    directory.prefetch_entry(hash);
+    directory.prefetch_entry(hash, true);
     directory.prefetch_text(hash);
     ASSERT_EQ(directory.find(hash, key), found == live.end() ? kNoEntry : found->second);
     if (found == live.end()) {

@@ -42,7 +42,7 @@ std::uint32_t KeyArena::open_page(std::size_t index) {
     pages_.emplace_back();
   }
   pages_[page] = Page{};
-  pages_[page].memory.reset(new char[kPageSize]);
+  pages_[page].memory.reset(new Memory);
   pages_[page].size = size_of(index);
   ++live_pages_;
   link(index, page);
@@ -60,11 +60,11 @@ std::uint32_t KeyArena::add(std::string_view text) {
   if (granule == kNoText) {
     granule = std::uint32_t{page.fresh++} * page.size / kGranule;
   } else {
-    std::memcpy(&page.free, page.memory.get() + std::size_t{granule} * kGranule, sizeof page.free);
+    std::memcpy(&page.free, page.memory->text + std::size_t{granule} * kGranule, sizeof page.free);
   }
   ++page.used;
   if (!has_room(page)) unlink(index, number);
-  std::memcpy(page.memory.get() + std::size_t{granule} * kGranule, text.data(), text.size());
+  std::memcpy(page.memory->text + std::size_t{granule} * kGranule, text.data(), text.size());
   ++texts_;
   return number * kGranules + granule;
 }
@@ -75,7 +75,7 @@ void KeyArena::remove(std::uint32_t key, std::size_t length) {
   Page& page = pages_[number];
   assert(page.size == size_of(index) && page.used > 0);
   if (!has_room(page)) link(index, number);
-  std::memcpy(page.memory.get() + std::size_t{key % kGranules} * kGranule, &page.free,
+  std::memcpy(page.memory->text + std::size_t{key % kGranules} * kGranule, &page.free,
               sizeof page.free);
   page.free = static_cast<std::uint16_t>(key % kGranules);
   --texts_;

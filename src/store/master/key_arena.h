@@ -25,7 +25,7 @@ class KeyArena {
   void remove(std::uint32_t key, std::size_t length);
   std::string_view view(std::uint32_t key, std::size_t length) const { return {at(key), length}; }
   const char* at(std::uint32_t key) const {
-    return pages_[key / kGranules].memory.get() + std::size_t{key % kGranules} * kGranule;
+    return pages_[key / kGranules].memory->text + std::size_t{key % kGranules} * kGranule;
   }
 
   std::size_t texts() const { return texts_; }
@@ -42,8 +42,11 @@ class KeyArena {
   static constexpr std::uint16_t kNoText = 0xFFFF;
   static constexpr std::size_t kClasses = 64 + 48 + 24 + 1;
 
+  struct alignas(64) Memory {
+    char text[kPageSize];
+  };
   struct Page {
-    std::unique_ptr<char[]> memory;  // none while the page is free
+    std::unique_ptr<Memory> memory;  // none while the page is free
     std::uint16_t size = 0;          // bytes of each text's place
     std::uint16_t used = 0;
     std::uint16_t fresh = 0;       // places from here on were never used

@@ -1,6 +1,5 @@
 #include "store/master/segment_table.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "base/hash.h"
@@ -24,7 +23,7 @@ Segment* SegmentTable::add(ClientId client, const SegmentAddress& address) {
   all_.push_back(segment.get());
   by_id_.emplace(address.id, segment.get());
   by_name_[address.name].push_back(segment.get());
-  largest_units_ = std::max(largest_units_, segment->allocator.capacity());
+  ++sizes_[segment->allocator.capacity()];
   slots_[slot].segment = std::move(segment);
   return all_.back();
 }
@@ -39,12 +38,10 @@ void SegmentTable::remove(Segment& segment) {
   all_[segment.position] = all_.back();
   all_[segment.position]->position = segment.position;
   all_.pop_back();
+  const auto size = sizes_.find(segment.allocator.capacity());
+  if (--size->second == 0) sizes_.erase(size);
   slots_[slot].segment.reset();
   free_slots_.push_back(slot);
-  largest_units_ = 0;
-  for (const Segment* left : all_) {
-    largest_units_ = std::max(largest_units_, left->allocator.capacity());
-  }
 }
 
 const Segment* SegmentTable::find(std::uint32_t handle) const {

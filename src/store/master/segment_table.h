@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,7 +45,7 @@ class SegmentTable {
   Segment* named(const std::string& name);
 
   std::span<Segment* const> all() const { return all_; }
-  std::uint64_t largest_units() const { return largest_units_; }
+  std::uint64_t largest_units() const { return sizes_.empty() ? 0 : sizes_.rbegin()->first; }
 
  private:
   struct Slot {
@@ -56,7 +57,7 @@ class SegmentTable {
   std::vector<Segment*> all_;
   std::unordered_map<base::Uuid, Segment*> by_id_;
   std::unordered_map<std::string, std::vector<Segment*>> by_name_;
-  std::uint64_t largest_units_ = 0;
+  std::map<std::uint64_t, std::size_t> sizes_;  // units -> segments of so many
 };
 
 }  // namespace mooncake::store::master
