@@ -13,6 +13,7 @@ using base::Task;
 using base::TimePoint;
 
 constexpr std::size_t kLargestValue = 40'000;
+constexpr std::size_t kOrdinaryValue = 9'000;
 constexpr std::byte kUntouched{0xA5};
 constexpr std::byte kOverwritten{0x5A};
 constexpr std::size_t kKeptBuffers = 16;
@@ -37,17 +38,24 @@ void Actor::returned(const char* what, TimePoint deadline, std::uint64_t freezes
 }
 
 void Actor::keep(std::vector<std::byte> buffer) {
-  for (const Kept& kept : kept_) {
-    if (kept.live != kept.copy) {
-      shared_.violations.push_back("a buffer was touched after its call had returned");
-    }
-  }
-  if (kept_.size() == kKeptBuffers) kept_.pop_front();
+  if (kept_.size() == kKeptBuffers) forget_oldest();
   Kept kept;
   kept.live = std::move(buffer);
   std::fill(kept.live.begin(), kept.live.end(), kOverwritten);
   kept.copy = kept.live;
   kept_.push_back(std::move(kept));
+}
+
+void Actor::forget_oldest() {
+  if (kept_.front().live != kept_.front().copy) {
+    shared_.violations.push_back("a buffer was touched after its call had returned");
+  }
+  kept_.pop_front();
+}
+
+std::size_t Actor::some_size() {
+  const std::size_t largest = random_.chance(0.2) ? kLargestValue : kOrdinaryValue;
+  return kSmallestValue + random_.below(largest - kSmallestValue);
 }
 
 Task<void> Actor::run() {
@@ -66,7 +74,7 @@ Task<void> Actor::run() {
     ++shared_.operations_done;
     co_await life_.host.sleep_for(std::chrono::microseconds(random_.below(8000)));
   }
-  keep({});
+  while (!kept_.empty()) forget_oldest();
 }
 
 Task<void> Actor::put() {
@@ -83,8 +91,7 @@ Task<void> Actor::put() {
     while (std::find(keys.begin(), keys.end(), key) != keys.end()) key = some_key();
     keys.push_back(key);
     ids.push_back(history.put_started(key, begun));
-    const std::size_t size = kSmallestValue + random_.below(kLargestValue - kSmallestValue);
-    values.push_back(make_value(ids[i], key, size));
+    values.push_back(make_value(ids[i], key, some_size()));
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t cut = random_.below(values[i].size());

@@ -39,8 +39,10 @@ class Actor {
   std::string some_key();
   base::TimePoint some_deadline();
   void returned(const char* what, base::TimePoint deadline, std::uint64_t freezes);
-  // Keeps a buffer of a call that has returned, and checks that no earlier one has changed since.
+  std::size_t some_size();
+  // Keeps a buffer of a call that has returned, to see whether it changes.
   void keep(std::vector<std::byte> buffer);
+  void forget_oldest();
 
   Shared& shared_;
   Life& life_;

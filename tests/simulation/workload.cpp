@@ -160,10 +160,12 @@ class Run {
     cluster_.start_master();
     cluster_.master_host().thaw();
     for (std::size_t i = 0; i < cluster_.options().clients; ++i) {
-      if (cluster_.client(i) == nullptr) cluster_.start_client(i);
       if (cluster_.client(i) != nullptr) cluster_.client(i)->host.thaw();
     }
-    cluster_.world().run_for(std::chrono::seconds(12));
+    // A namesake is let in when the one before it has expired.
+    cluster_.world().run_for(cluster_.options().core.client_ttl * 2);
+    for (std::size_t i = 0; i < cluster_.options().clients; ++i) cluster_.start_client(i);
+    cluster_.world().run_for(std::chrono::seconds(8));
     if (tasks_.running() > 0) {
       shared_.violations.push_back(fmt::format("{} callers never came back", tasks_.running()));
     }
