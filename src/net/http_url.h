@@ -1,4 +1,5 @@
-// URLs and request targets, without any HTTP library. Internal to the HTTP server and client.
+// URLs and request targets, without any HTTP library. For the HTTP server and client, and for who
+// must check a URL before it is used.
 #pragma once
 
 #include <string>

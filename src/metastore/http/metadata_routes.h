@@ -1,0 +1,16 @@
+// The metadata server: GET, PUT and DELETE of /metadata?key=..., with the published texts and
+// codes.
+#pragma once
+
+#include <memory>
+
+#include "metastore/metadata_map.h"
+#include "net/http.h"
+
+namespace mooncake::metastore {
+
+// Before server.listen(). A key that contains "rpc_meta" says where a running engine is reached, so
+// a second value for it is refused until the first is deleted; the same value again is fine.
+void add_metadata_routes(net::HttpServer& server, std::shared_ptr<MetadataMap> map);
+
+}  // namespace mooncake::metastore

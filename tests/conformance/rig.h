@@ -1,0 +1,143 @@
+// Two engines to test transports with: on one simulated thread, or on sockets with a thread for
+// each.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/runtime.h"
+#include "net/sim_network.h"
+#include "os/run_blocking.h"
+#include "transfer/engine.h"
+
+namespace mooncake::transfer {
+
+using namespace std::chrono_literals;
+
+// Where an engine of the tests lives.
+class Host {
+ public:
+  virtual ~Host() = default;
+  virtual os::Env env() = 0;
+
+  // Runs the task on this host's executor, to its end.
+  template <typename T>
+  T run(Task<T> task) {
+    std::optional<T> result;
+    run_task(store(std::move(task), &result));
+    return std::move(*result);
+  }
+  void run(Task<void> task) { run_task(std::move(task)); }
+
+ protected:
+  virtual void run_task(Task<void> task) = 0;
+
+ private:
+  template <typename T>
+  static Task<void> store(Task<T> task, std::optional<T>* result) {
+    result->emplace(co_await task);
+  }
+};
+
+// The world that hosts share.
+class Rig {
+ public:
+  virtual ~Rig() = default;
+  // Lives as long as the rig. A name is used once.
+  virtual Host& host(const std::string& name) = 0;
+  virtual net::Address listen_at(const std::string& host) const = 0;
+
+  // An engine on this host; stopped and destroyed with the rig at the latest.
+  Engine& start_engine(Host& host, const std::string& name, std::uint16_t port = 0,
+                       const std::string& secret = "");
+  void stop_engine(Engine& engine);
+  void stop_all();
+  // A simulated host that was killed takes its engine along, in whatever state.
+  void abandon(Engine& engine);
+
+ private:
+  std::map<Engine*, std::pair<std::unique_ptr<Engine>, Host*>> engines_;
+};
+
+class SimRig final : public Rig {
+ public:
+  explicit SimRig(std::uint64_t seed, bool shuffle = true);
+  ~SimRig() override;
+  Host& host(const std::string& name) override;
+  net::Address listen_at(const std::string& host) const override { return {host, 0}; }
+
+  os::SimHost& executor_of(const std::string& name);
+  os::SimExecutor& executor() { return executor_; }
+  net::SimWorld& world() { return world_; }
+  base::Random& random() { return random_; }
+
+ private:
+  struct Node;
+  os::SimExecutor executor_;
+  base::Random random_;
+  os::FakeDisk disk_;
+  net::SimWorld world_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+class SocketRig final : public Rig {
+ public:
+  SocketRig();
+  ~SocketRig() override;
+  Host& host(const std::string& name) override;
+  net::Address listen_at(const std::string&) const override { return {"127.0.0.1", 0}; }
+
+ private:
+  struct Node;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+// Memory with a pattern, page-aligned.
+class Buffer {
+ public:
+  explicit Buffer(std::size_t size, std::uint64_t seed = 0) : bytes_(size) { fill(seed); }
+  std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(bytes_.data()); }
+  std::size_t size() const { return bytes_.size(); }
+  std::byte* data() { return bytes_.data(); }
+  std::span<std::byte> span() { return bytes_; }
+  std::span<std::byte> sub(std::size_t offset, std::size_t size) {
+    return std::span(bytes_).subspan(offset, size);
+  }
+  // Seed 0: zeros.
+  void fill(std::uint64_t seed) { fill(seed, 0, bytes_.size()); }
+  void fill(std::uint64_t seed, std::size_t offset, std::size_t size);
+  bool holds(std::uint64_t seed) const { return holds(seed, 0, bytes_.size()); }
+  bool holds(std::uint64_t seed, std::size_t offset, std::size_t size) const;
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// One request of a batch, with the local buffers that it points to.
+struct Entry {
+  Entry() = default;
+  Entry(Opcode opcode, std::span<std::byte> local, std::uint64_t remote, SegmentHandle target);
+  // The same, scattered.
+  Entry(Opcode opcode, std::vector<base::MutableBuffer> parts, std::uint64_t remote,
+        SegmentHandle target);
+
+  std::vector<base::MutableBuffer> parts;
+  EngineRequest request;
+};
+
+// Moves the entries as one batch; their codes.
+Task<std::vector<Code>> move_all(Engine& engine, std::vector<Entry>& entries, TimePoint deadline,
+                                 std::map<std::string, std::uint64_t>* moved = nullptr);
+
+// Lets other work go first, and the simulated clock move.
+Task<void> a_moment(os::Executor& executor);
+
+memory::ExtentRecord record_of(std::uint32_t sequence, std::uint64_t size, std::string_view key);
+base::Version version_of(std::uint32_t sequence);
+
+}  // namespace mooncake::transfer
