@@ -71,7 +71,8 @@ class TransferEngine {
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
 
-  // "host:port" under which peers find this engine's segment.
+  // "host:port" under which peers find this engine's segment; a name of its own when it does not serve,
+  // and then port() is 0.
   const std::string& local_name() const;
   std::uint16_t port() const;
 

@@ -74,7 +74,9 @@ class Program {
     Result<net::Address> at = http_->listen(config_.http);
     if (!at) return fail(with_way_out(std::move(at).error(), "metrics_port"));
     config_.http = *at;
-    if (config_.serve_metadata) MC_CHECK(start_metadata());
+    if (config_.serve_metadata) {
+      MC_CHECK(start_metadata());
+    }
     auto bound = os::run_blocking(runtime_->env().executor, listen(this));
     if (!bound) return fail(Code::kInternal, "the reactor stopped");
     if (!*bound) return fail(with_way_out(std::move(*bound).error(), "rpc_port"));

@@ -57,8 +57,13 @@ Task<Result<void>> EngineImpl::open() {
   server_->handle(net::Method::kDescribeRegions, [this](net::ServerCall& call) {
     return at_once(answer_describe(registry_, call.body()));
   });
-  MC_CO_TRY(address_, server_->listen(listen_));
-  identity_.name = net::to_string(address_);
+  if (listen_.host.empty()) {
+    identity_.name =
+        fmt::format("process-{:016x}", static_cast<std::uint64_t>(identity_.incarnation));
+  } else {
+    MC_CO_TRY(address_, server_->listen(listen_));
+    identity_.name = net::to_string(address_);
+  }
 
   peers_ = std::make_unique<PeerClients>(env_, identity_);
   const TransportContext context{env_,     identity_, registry_,
@@ -75,6 +80,7 @@ Task<Result<void>> EngineImpl::open() {
   segments_.push_back(std::move(own));
   handles_.emplace(identity_.name, SegmentHandle::kLocal);
 
+  if (address_.port == 0) co_return Result<void>();
   auto published = co_await lookup_->publish(identity_.name, address_, env_.now() + kPublishTime);
   if (!published) co_return fail(std::move(published).error().with_context("publish " + name()));
   published_ = true;

@@ -22,7 +22,7 @@ namespace mooncake::transfer {
 struct EngineOptions {
   EngineOptions() = default;  // no aggregate: see base/task.h
   net::Identity identity;     // incarnation not 0; the name is filled in from the bound address
-  net::Address listen;        // port 0 = a free one
+  net::Address listen;        // port 0 = a free one; no host = nothing listens
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;

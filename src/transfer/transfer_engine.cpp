@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/random.h"
@@ -49,7 +50,7 @@ Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions 
   engine_options.identity.boot_id = base::boot_id();
   engine_options.identity.incarnation = static_cast<base::Incarnation>(base::secure_random() | 1);
   engine_options.identity.cluster_secret = options.cluster_secret;
-  engine_options.listen = std::move(listen);
+  if (options.serve) engine_options.listen = std::move(listen);
   co_return co_await Engine::start(env, std::move(engine_options));
 }
 
@@ -128,18 +129,18 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
   ~Call() {
-    if (refusal_.code() != Code::kOk) return;
+    if (refusal_) return;
     std::lock_guard lock(state_.mutex);
     if (--state_.calls == 0) state_.idle.notify_all();
   }
   Result<void> admitted() const {
-    if (refusal_.code() != Code::kOk) return fail(refusal_);
+    if (refusal_) return fail(*refusal_);
     return {};
   }
 
  private:
   State& state_;
-  Error refusal_{Code::kOk};
+  std::optional<Error> refusal_;
 };
 
 }  // namespace
