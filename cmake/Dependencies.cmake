@@ -1,7 +1,7 @@
 # Third-party packages, all from Debian 12 (tools/setup lists them). The targets to name in LIBS:
 #   Boost::headers  tl::expected  fmt::fmt-header-only  spdlog::spdlog_header_only
 #   flatbuffers::headers  nlohmann_json::nlohmann_json  CLI11::CLI11  xxhash::xxhash
-#   OpenSSL::SSL  OpenSSL::Crypto  yaml-cpp::yaml-cpp  prometheus-cpp::core  Threads::Threads
+#   OpenSSL::SSL  OpenSSL::Crypto  yaml-cpp::yaml-cpp  Threads::Threads
 # Header-only forms wherever there is one: libmooncake.so then needs nothing unusual at run time.
 set(MC_LEFT_OUT "" CACHE INTERNAL "Lines for the summary")
 
@@ -49,17 +49,8 @@ if(TARGET yaml-cpp AND NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS mc_yaml_cpp)
 endif()
 
-# Found by hand: the package's own configuration asks for curl and civetweb, which core needs not.
-find_library(MC_PROMETHEUS_LIBRARY prometheus-cpp-core)
-find_path(MC_PROMETHEUS_INCLUDE prometheus/registry.h)
-if(MC_PROMETHEUS_LIBRARY AND MC_PROMETHEUS_INCLUDE)
-  add_library(prometheus-cpp::core SHARED IMPORTED)
-  set_target_properties(prometheus-cpp::core PROPERTIES
-    IMPORTED_LOCATION ${MC_PROMETHEUS_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${MC_PROMETHEUS_INCLUDE})
-elseif(NOT MOONCAKE_MINIMAL)
-  message(FATAL_ERROR "prometheus-cpp (core) not found; run tools/setup")
-endif()
+# Debian has it as a shared library only; the wheel takes it along.
+find_library(MC_YAML_CPP_LIBRARY yaml-cpp)
 
 if(MOONCAKE_TESTS)
   find_package(GTest REQUIRED)

@@ -145,9 +145,9 @@ function(mc_shared_library_)
     # A wheel has no symlinks: one file, under the name that the others look for at run time.
     set_target_properties(libmooncake PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
     install(TARGETS libmooncake LIBRARY DESTINATION mooncake COMPONENT python NAMELINK_SKIP)
-    if("prometheus-cpp::core" IN_LIST _libs)
+    if("yaml-cpp::yaml-cpp" IN_LIST _libs AND MC_YAML_CPP_LIBRARY)
       # Not on every system, so it travels along, under its soname (the shortest versioned name).
-      file(GLOB _names "${MC_PROMETHEUS_LIBRARY}.*")
+      file(GLOB _names "${MC_YAML_CPP_LIBRARY}.*")
       list(SORT _names)
       list(GET _names 0 _soname)
       cmake_path(GET _soname FILENAME _name)

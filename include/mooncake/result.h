@@ -101,7 +101,8 @@ inline tl::unexpected<Error> fail(Error error) { return tl::unexpected<Error>(st
 }  // namespace mooncake
 
 // Leaves the enclosing function with the error of `expression`; MC_TRY binds the value otherwise.
-// In a coroutine use MC_CO_CHECK and MC_CO_TRY. Each is several statements: give it braces of its own.
+// In a coroutine use MC_CO_CHECK and MC_CO_TRY. Each is several statements: give it braces of its
+// own.
 #define MC_DETAIL_CAT2(a, b) a##b
 #define MC_DETAIL_CAT(a, b) MC_DETAIL_CAT2(a, b)
 #define MC_DETAIL_CHECK(result, expression, return_) \

@@ -22,7 +22,7 @@ enum class SegmentHandle : std::uint64_t { kLocal = 0 };
 
 struct TransferRequest {
   Opcode opcode = Opcode::kRead;
-  void* source = nullptr;           // local address, inside registered memory
+  void* source = nullptr;  // local address, inside registered memory
   SegmentHandle target = SegmentHandle::kLocal;
   std::uint64_t target_offset = 0;  // address in the target's process
   std::uint64_t length = 0;         // bytes; 0 succeeds at once
@@ -31,7 +31,8 @@ struct TransferRequest {
 struct TransferOptions {
   // "host" or "host:port". Without a port a free one is taken; the full name is local_name().
   std::string local_name = "127.0.0.1";
-  // "P2PHANDSHAKE": a segment's name is its address. Else http://host:port/metadata or memory://name.
+  // "P2PHANDSHAKE": a segment's name is its address. Else http://host:port/metadata or
+  // memory://name.
   std::string metadata_server = "P2PHANDSHAKE";
   // Both sides of every connection must show it; empty = open.
   std::string cluster_secret;
@@ -43,9 +44,9 @@ struct TransferOptions {
 // Outcome of a batch: one code per request, in order, 0 = done. Numbers as on the transfer surface.
 struct TransferOutcome {
   std::vector<std::int32_t> codes;
-  std::uint64_t bytes = 0;                      // moved by the requests that succeeded
+  std::uint64_t bytes = 0;                             // moved by the requests that succeeded
   std::map<std::string, std::uint64_t> bytes_by_path;  // "local", "tcp", ...
-  std::map<std::string, std::string> reasons;   // path -> why it was chosen
+  std::map<std::string, std::string> reasons;          // path -> why it was chosen
   bool ok() const;
   // First failure with its detail; no error when ok().
   Result<void> status = {};
@@ -58,9 +59,9 @@ namespace net {
 class Runtime;
 }
 
-// Blocking facade over the one engine; safe to call from many threads. When a call returns, no byte of
-// its buffers is touched any more, and it returns by its deadline. In a forked child every call fails
-// with kNotReady.
+// Blocking facade over the one engine; safe to call from many threads. When a call returns, no byte
+// of its buffers is touched any more, and it returns by its deadline. In a forked child every call
+// fails with kNotReady.
 class TransferEngine {
  public:
   using Milliseconds = std::chrono::milliseconds;
@@ -71,14 +72,15 @@ class TransferEngine {
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
 
-  // "host:port" under which peers find this engine's segment; a name of its own when it does not serve,
-  // and then port() is 0.
+  // "host:port" under which peers find this engine's segment; a name of its own when it does not
+  // serve, and then port() is 0.
   const std::string& local_name() const;
   std::uint16_t port() const;
 
   // Registering a range again, or one that overlaps, succeeds and is counted. An unmapped range is
   // kInvalidArgument.
-  Result<void> register_memory(void* address, std::uint64_t length, std::string_view location = "*");
+  Result<void> register_memory(void* address, std::uint64_t length,
+                               std::string_view location = "*");
   // kBusy when a peer's access could not be ended within `timeout`; the range must then stay alive.
   Result<void> unregister_memory(void* address, Milliseconds timeout = Milliseconds(5000));
 
@@ -87,7 +89,8 @@ class TransferEngine {
   Result<void> free_memory(void* address);
 
   // kSegmentNotFound or kUnreachable. The same name gives the same handle.
-  Result<SegmentHandle> open_segment(std::string_view name, Milliseconds timeout = Milliseconds(5000));
+  Result<SegmentHandle> open_segment(std::string_view name,
+                                     Milliseconds timeout = Milliseconds(5000));
 
   // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry.
   TransferOutcome transfer(std::span<const TransferRequest> requests, Milliseconds timeout);

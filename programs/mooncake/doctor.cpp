@@ -83,9 +83,10 @@ Finding shared_memory() {
   }
   (*pool)->prepare((*pool)->size());
   const auto backing = (*pool)->backing();
-  finding.value = backing == memory::PageBacking::kReservedHuge    ? "memfd, reserved huge pages"
-                  : backing == memory::PageBacking::kCollapsedHuge ? "memfd, 2 MiB pages by collapse"
-                                                                   : "memfd, 4 KiB pages";
+  finding.value = backing == memory::PageBacking::kReservedHuge ? "memfd, reserved huge pages"
+                  : backing == memory::PageBacking::kCollapsedHuge
+                      ? "memfd, 2 MiB pages by collapse"
+                      : "memfd, 4 KiB pages";
   if (backing == memory::PageBacking::kSmall) {
     finding.advice = "a kernel from 6.1 on collapses pool memory into huge pages by itself";
   }
@@ -106,8 +107,9 @@ std::vector<Finding> look_at_machine() {
                       first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled"), ""});
   rlimit files{};
   getrlimit(RLIMIT_NOFILE, &files);
-  findings.push_back({"open files limit", fmt::format("{}", files.rlim_cur),
-                      files.rlim_cur < 4096 ? "raise it (ulimit -n 65536): each connection is one" : ""});
+  findings.push_back(
+      {"open files limit", fmt::format("{}", files.rlim_cur),
+       files.rlim_cur < 4096 ? "raise it (ulimit -n 65536): each connection is one" : ""});
   findings.push_back({"client ports", first_line("/proc/sys/net/ipv4/ip_local_port_range"), ""});
   return findings;
 }
@@ -159,16 +161,15 @@ base::Task<std::vector<transfer::Engine::PathChoice>> ask_paths(transfer::Engine
 
 Peer look_at_peer(TransferEngine& engine, const std::string& name, int timeout_ms) {
   Peer peer{name, "", false, {}};
-  Result<SegmentHandle> handle =
-      engine.open_segment(name, std::chrono::milliseconds(timeout_ms));
+  Result<SegmentHandle> handle = engine.open_segment(name, std::chrono::milliseconds(timeout_ms));
   if (!handle) {
     peer.state = handle.error().message();
     return peer;
   }
   peer.ok = true;
   peer.state = "reachable";
-  auto paths = os::run_blocking(engine.runtime().env().executor,
-                                ask_paths(&engine.engine(), *handle));
+  auto paths =
+      os::run_blocking(engine.runtime().env().executor, ask_paths(&engine.engine(), *handle));
   for (const auto& path : paths.value_or(std::vector<transfer::Engine::PathChoice>())) {
     peer.paths.push_back({std::string(path.transport), path.usable, path.reason});
   }
@@ -191,8 +192,8 @@ void print_text(const Report& report) {
     fmt::print("  {:<30} {}{}\n", peer.name, peer.ok ? "" : "FAILS: ", peer.state);
     for (std::size_t i = 0; i < peer.paths.size(); ++i) {
       const Path& path = peer.paths[i];
-      fmt::print("    {}. {:<12} {}{}\n", i + 1, path.transport, path.usable ? "" : "not usable: ",
-                 path.reason);
+      fmt::print("    {}. {:<12} {}{}\n", i + 1, path.transport,
+                 path.usable ? "" : "not usable: ", path.reason);
     }
   }
 }

@@ -8,13 +8,13 @@ namespace mooncake::doctor {
 
 struct Options {
   bool json = false;
-  std::string master;                // asked in any case; empty = the effective setting
-  std::vector<std::string> peers;    // engines, host:port
+  std::string master;              // asked in any case; empty = the effective setting
+  std::vector<std::string> peers;  // engines, host:port
   int timeout_ms = 2000;
 };
 
-// Prints settings with their source, limits of the machine, and which path leads to each peer and why.
-// 0 when nothing is wrong, 1 when something would fail.
+// Prints settings with their source, limits of the machine, and which path leads to each peer and
+// why. 0 when nothing is wrong, 1 when something would fail.
 int run(const Options& options);
 
 }  // namespace mooncake::doctor

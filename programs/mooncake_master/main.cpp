@@ -66,8 +66,7 @@ class Program {
 
   Result<void> start() {
     MC_TRY(runtime_, net::Runtime::start("master"));
-    config_.server.identity.incarnation =
-        static_cast<base::Incarnation>(base::secure_random() | 1);
+    config_.server.identity.incarnation = static_cast<base::Incarnation>(base::secure_random() | 1);
     MC_TRY(master_, master::MasterServer::create(runtime_->env(), config_.server));
     MC_TRY(http_, net::HttpServer::create(runtime_->env()));
     master::add_master_routes(*http_, *master_);
@@ -121,7 +120,8 @@ int run(const std::vector<std::string>& flags) {
     return kExitUsage;
   }
   apply_log_level(settings->text("log_level"));
-  for (const std::string& notice : settings->notices()) base::log_warning("{}", notice);
+  for (const std::string& notice : settings->notices())
+    base::log_warning("{}", notice);
   Result<master::MasterConfig> config = master::master_config(*settings);
   if (!config) {
     fmt::print(stderr, "mooncake_master: {}\n", config.error().message());

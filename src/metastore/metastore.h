@@ -18,7 +18,7 @@ using base::Task;
 // What a back end can do beyond get, put and remove.
 struct MetastoreCapabilities {
   std::string_view name;
-  bool shared = false;           // other processes see what is put
+  bool shared = false;  // other processes see what is put
   bool compare_and_swap = false;
   bool watch = false;
   bool lease = false;

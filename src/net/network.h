@@ -1,4 +1,5 @@
-// Network: makes channels. Sockets in production (net/runtime.h), simulated in tests (net/sim_network.h).
+// Network: makes channels. Sockets in production (net/runtime.h), simulated in tests
+// (net/sim_network.h).
 #pragma once
 
 #include <memory>

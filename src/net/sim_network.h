@@ -1,4 +1,5 @@
-// In-process channels: perfect ones for embedded mode, and a simulated network with faults for tests.
+// In-process channels: perfect ones for embedded mode, and a simulated network with faults for
+// tests.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,23 @@
 
 namespace mooncake::net {
 
-// Two ends of one connection between components on one executor. Payloads are copied once, in steps.
+// Two ends of one connection between components on one executor. Payloads are copied once, in
+// steps.
 std::pair<std::unique_ptr<Channel>, std::unique_ptr<Channel>> make_channel_pair(
     os::Executor& executor);
 
-// What the simulated wire may do. Probabilities are per message. A stream loses nothing by itself: a
-// lost message is one whose connection broke, and what had been sent may still be acted upon, late.
+// What the simulated wire may do. Probabilities are per message. A stream loses nothing by itself:
+// a lost message is one whose connection broke, and what had been sent may still be acted upon,
+// late.
 struct SimFaults {
   base::Duration latency_min = std::chrono::microseconds(20);
   base::Duration latency_max = std::chrono::microseconds(200);
-  double lose = 0;        // the connection breaks before the message arrives
-  double cut = 0;         // the connection breaks for its sender; the receiver still gets the message,
-                          // up to `late` later, and can't answer
-  double duplicate = 0;   // a request without data arrives once more, up to `late` later, under another
-                          // id whose reply is dropped
-  double stall = 0;       // this direction of the connection stands still for up to `late`
+  double lose = 0;  // the connection breaks before the message arrives
+  double cut = 0;   // the connection breaks for its sender; the receiver still gets the message,
+                    // up to `late` later, and can't answer
+  double duplicate = 0;  // a request without data arrives once more, up to `late` later, under
+                         // another id whose reply is dropped
+  double stall = 0;  // this direction of the connection stands still for up to `late`
   base::Duration late = std::chrono::milliseconds(500);
   std::size_t copy_step = 512;  // payload bytes copied in one turn of the executor
 };
@@ -40,12 +43,12 @@ class SimWorld {
 
   SimFaults faults;
 
-  // The network as the host `name` sees it; addresses are "name:port". Lives as long as the world. A
-  // host that is frozen receives nothing until it thaws; what it sent before still arrives.
+  // The network as the host `name` sees it; addresses are "name:port". Lives as long as the world.
+  // A host that is frozen receives nothing until it thaws; what it sent before still arrives.
   Network& host(const std::string& name, os::SimHost& executor);
 
-  // kill -9: all its connections break (peers see it after a latency), its listeners are gone. A new
-  // host() of the same name is its next life.
+  // kill -9: all its connections break (peers see it after a latency), its listeners are gone. A
+  // new host() of the same name is its next life.
   void kill(const std::string& name);
   // Frames between the two vanish until healed; connections stay.
   void partition(const std::string& a, const std::string& b);

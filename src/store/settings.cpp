@@ -58,9 +58,8 @@ Result<StoreOptions> store_options(const Settings& settings) {
   options.cluster_secret = settings.text("cluster_secret");
   options.timeout = settings.duration("timeout");
   if (options.global_segment_size != 0 && options.global_segment_size < 1024) {
-    return fail(Code::kInvalidArgument,
-                fmt::format("global_segment_size: {} is below 1024 bytes",
-                            options.global_segment_size));
+    return fail(Code::kInvalidArgument, fmt::format("global_segment_size: {} is below 1024 bytes",
+                                                    options.global_segment_size));
   }
   return options;
 }

@@ -10,7 +10,7 @@
 namespace mooncake::store {
 
 inline constexpr std::size_t kMaxReplicas = 4;
-inline constexpr std::size_t kMaxBatch = 4096;           // items of one message; clients split
+inline constexpr std::size_t kMaxBatch = 4096;  // items of one message; clients split
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 
@@ -34,8 +34,8 @@ constexpr std::uint64_t units_for(std::uint64_t size) {
 
 // How to reach the memory of one mounted segment.
 struct SegmentAddress {
-  std::string name;      // host:port of the owner's engine
-  std::string host;      // for placement on distinct hosts
+  std::string name;  // host:port of the owner's engine
+  std::string host;  // for placement on distinct hosts
   base::Uuid id;
   base::SegmentIncarnation incarnation{};
   base::Incarnation owner{};  // of the engine that serves it

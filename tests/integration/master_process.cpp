@@ -75,7 +75,8 @@ void MasterProcess::start() {
                                     "-log_level=error"};
   words.insert(words.end(), flags_.begin(), flags_.end());
   std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
+  for (std::string& word : words)
+    arguments.push_back(word.data());
   arguments.push_back(nullptr);
 
   int out[2], err[2];

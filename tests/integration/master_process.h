@@ -11,7 +11,8 @@ namespace mooncake::integration {
 
 class MasterProcess {
  public:
-  // Starts it and waits for its line on stdout. Ports: 0 = free ones, chosen now and kept for restart().
+  // Starts it and waits for its line on stdout. Ports: 0 = free ones, chosen now and kept for
+  // restart().
   explicit MasterProcess(std::vector<std::string> flags = {});
   ~MasterProcess();  // ends it
   MasterProcess(const MasterProcess&) = delete;

@@ -1,5 +1,5 @@
-// Proves the store's behaviour with real processes and sockets: cases C12 and C14 of the public record,
-// the cluster secret, and a Master that is killed and comes back.
+// Proves the store's behaviour with real processes and sockets: cases C12 and C14 of the public
+// record, the cluster secret, and a Master that is killed and comes back.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <mooncake/store.h>
@@ -39,7 +39,8 @@ std::string text_of(const std::vector<std::byte>& bytes) {
 
 std::string value_of(std::size_t writer, std::size_t key, std::size_t size) {
   std::string value = fmt::format("writer {} key {} ", writer, key);
-  while (value.size() < size) value += static_cast<char>('a' + (value.size() * 7 + writer) % 26);
+  while (value.size() < size)
+    value += static_cast<char>('a' + (value.size() * 7 + writer) % 26);
   return value;
 }
 
@@ -51,7 +52,8 @@ TEST(StoreCases, C12ConcurrentDuplicatePutsHaveOneWinner) {
   ASSERT_TRUE(first && second);
   constexpr std::size_t kWriters = 16, kKeys = 100, kSize = 20'000;
   std::vector<std::string> keys;
-  for (std::size_t k = 0; k < kKeys; ++k) keys.push_back(fmt::format("c12/{}", k));
+  for (std::size_t k = 0; k < kKeys; ++k)
+    keys.push_back(fmt::format("c12/{}", k));
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
   for (std::size_t w = 0; w < kWriters; ++w) {
@@ -59,32 +61,40 @@ TEST(StoreCases, C12ConcurrentDuplicatePutsHaveOneWinner) {
       std::vector<std::string> values;
       std::vector<ConstBytes> parts;
       std::vector<PutItem> items;
-      for (std::size_t k = 0; k < kKeys; ++k) values.push_back(value_of(w, k, kSize));
-      for (const std::string& value : values) parts.push_back(bytes_of(value));
-      for (std::size_t k = 0; k < kKeys; ++k) items.push_back({keys[k], std::span(&parts[k], 1)});
+      for (std::size_t k = 0; k < kKeys; ++k)
+        values.push_back(value_of(w, k, kSize));
+      for (const std::string& value : values)
+        parts.push_back(bytes_of(value));
+      for (std::size_t k = 0; k < kKeys; ++k)
+        items.push_back({keys[k], std::span(&parts[k], 1)});
       Store& store = w % 2 == 0 ? *first : *second;
-      for (std::int32_t code : store.put_batch(items)) failures += code != 0;
+      for (std::int32_t code : store.put_batch(items))
+        failures += code != 0;
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads)
+    thread.join();
   EXPECT_EQ(failures, 0);
   for (std::size_t k = 0; k < kKeys; ++k) {
     Result<std::vector<std::byte>> value = second->get(keys[k]);
     ASSERT_TRUE(value) << keys[k] << ": " << value.error().message();
     const std::string text = text_of(*value);
     std::size_t writers = 0;
-    for (std::size_t w = 0; w < kWriters; ++w) writers += text == value_of(w, k, kSize);
+    for (std::size_t w = 0; w < kWriters; ++w)
+      writers += text == value_of(w, k, kSize);
     EXPECT_EQ(writers, 1u) << keys[k] << " holds no writer's value";
   }
   // Nothing leaked: all of both segments can be put again once the keys are gone.
   std::vector<std::string_view> views(keys.begin(), keys.end());
-  for (std::int32_t code : first->remove_batch(views, true)) EXPECT_EQ(code, 0);
+  for (std::int32_t code : first->remove_batch(views, true))
+    EXPECT_EQ(code, 0);
   const std::string large = value_of(1, 1, 60u << 20);
   EXPECT_TRUE(first->put("c12/large a", bytes_of(large)));
   EXPECT_TRUE(first->put("c12/large b", bytes_of(large)));
 }
 
-// C14: 32 writers put 256 MiB of unpinned data into a 64 MiB segment. Every put succeeds by eviction.
+// C14: 32 writers put 256 MiB of unpinned data into a 64 MiB segment. Every put succeeds by
+// eviction.
 TEST(StoreCases, C14NeverNoSpaceWhileEnoughCanBeEvicted) {
   MasterProcess master({"-default_kv_lease_ttl=50"});
   auto owner = open_store(master, 64u << 20);
@@ -105,7 +115,8 @@ TEST(StoreCases, C14NeverNoSpaceWhileEnoughCanBeEvicted) {
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : threads)
+    thread.join();
   EXPECT_EQ(failures, 0);
   // The youngest are there, whole.
   std::size_t found = 0;
@@ -140,8 +151,8 @@ TEST(StoreCases, SecretIsRequiredOnBothSides) {
   EXPECT_FALSE(Store::create(options));
 }
 
-// A Master that is killed and restarted: clients mount again by themselves within 5 s and go on; what
-// was there before is a miss.
+// A Master that is killed and restarted: clients mount again by themselves within 5 s and go on;
+// what was there before is a miss.
 TEST(StoreCases, RestartedMasterIsMountedAgain) {
   MasterProcess master({"-client_ttl=2"});
   auto a = open_store(master, 16u << 20);

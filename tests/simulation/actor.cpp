@@ -74,7 +74,8 @@ Task<void> Actor::run() {
     ++shared_.operations_done;
     co_await life_.host.sleep_for(std::chrono::microseconds(random_.below(8000)));
   }
-  while (!kept_.empty()) forget_oldest();
+  while (!kept_.empty())
+    forget_oldest();
 }
 
 Task<void> Actor::put() {
@@ -88,7 +89,8 @@ Task<void> Actor::put() {
   const TimePoint begun = life_.host.now();
   for (std::size_t i = 0; i < count; ++i) {
     std::string key = some_key();
-    while (std::find(keys.begin(), keys.end(), key) != keys.end()) key = some_key();
+    while (std::find(keys.begin(), keys.end(), key) != keys.end())
+      key = some_key();
     keys.push_back(key);
     ids.push_back(history.put_started(key, begun));
     values.push_back(make_value(ids[i], key, some_size()));
@@ -151,8 +153,8 @@ Task<void> Actor::read(std::string key) {
   shared_.cluster->history().got(key, begun, life_.host.now(), code,
                                  std::span(room).first(std::min(size, room.size())));
   if (code != Code::kOk && code != Code::kObjectNotFound) {
-    shared_.violations.push_back(fmt::format("at peace, get of {} failed: {}", key,
-                                             code_info(code).name));
+    shared_.violations.push_back(
+        fmt::format("at peace, get of {} failed: {}", key, code_info(code).name));
   }
 }
 
@@ -160,8 +162,10 @@ Task<void> Actor::exist() {
   std::vector<std::string> keys;
   std::vector<std::string_view> views;
   const std::size_t count = 1 + random_.below(8);
-  for (std::size_t i = 0; i < count; ++i) keys.push_back(some_key());
-  for (const std::string& key : keys) views.emplace_back(key);
+  for (std::size_t i = 0; i < count; ++i)
+    keys.push_back(some_key());
+  for (const std::string& key : keys)
+    views.emplace_back(key);
   const TimePoint begun = life_.host.now();
   const TimePoint deadline = some_deadline();
   const std::uint64_t freezes = life_.freezes;

@@ -75,9 +75,7 @@ Cluster::Cluster(const ClusterOptions& options)
 
 Cluster::~Cluster() { stop(); }
 
-std::unique_ptr<Life> Cluster::new_life() {
-  return std::make_unique<Life>(world_, random_.next());
-}
+std::unique_ptr<Life> Cluster::new_life() { return std::make_unique<Life>(world_, random_.next()); }
 
 os::Env Cluster::env(Life& life, const std::string& name, os::Disk& disk) {
   return os::Env{life.host, life.random, network_.host(name, life.host), disk};

@@ -37,8 +37,9 @@ void History::put_ended(ValueId id, Code code, TimePoint at) {
   const bool published = std::any_of(key.lives.begin(), key.lives.end(),
                                      [&](const Life& life) { return may_be(put, life); });
   if (!published) {
-    violation(fmt::format("put of {} acknowledged at {:.6f}s, but nothing was published since {:.6f}s",
-                          put.key, seconds(at), seconds(put.begun)));
+    violation(
+        fmt::format("put of {} acknowledged at {:.6f}s, but nothing was published since {:.6f}s",
+                    put.key, seconds(at), seconds(put.begun)));
   }
 }
 
@@ -76,8 +77,8 @@ void History::got(const std::string& name, TimePoint begun, TimePoint ended, Cod
   ++hits;
   const std::optional<ValueId> id = read_value(bytes, name);
   if (!id || puts_.find(*id) == puts_.end() || puts_.at(*id).key != name) {
-    violation(fmt::format("get of {} ended at {:.6f}s with bytes that nobody put", name,
-                          seconds(ended)));
+    violation(
+        fmt::format("get of {} ended at {:.6f}s with bytes that nobody put", name, seconds(ended)));
     return;
   }
   const Put& put = puts_.at(*id);
@@ -93,12 +94,12 @@ void History::got(const std::string& name, TimePoint begun, TimePoint ended, Cod
 void History::existed(const std::string& name, TimePoint begun, TimePoint ended, Code code) {
   const Key& key = keys_[name];
   if (code == Code::kOk && !present_at_some_time(key, begun, ended)) {
-    violation(fmt::format("exist of {} at {:.6f}s said yes to what was not there", name,
-                          seconds(ended)));
+    violation(
+        fmt::format("exist of {} at {:.6f}s said yes to what was not there", name, seconds(ended)));
   }
   if (code == Code::kObjectNotFound && !absent_at_some_time(key, begun, ended)) {
-    violation(fmt::format("exist of {} at {:.6f}s said no to what was there", name,
-                          seconds(ended)));
+    violation(
+        fmt::format("exist of {} at {:.6f}s said no to what was there", name, seconds(ended)));
   }
 }
 
@@ -109,8 +110,8 @@ void History::removed(const std::string& name, TimePoint begun, TimePoint ended,
   const bool decided = std::any_of(key.removals.begin(), key.removals.end(),
                                    [&](TimePoint at) { return at >= begun && at <= ended; });
   if (!decided) {
-    violation(fmt::format("remove of {} acknowledged at {:.6f}s, but never done", name,
-                          seconds(ended)));
+    violation(
+        fmt::format("remove of {} acknowledged at {:.6f}s, but never done", name, seconds(ended)));
   }
 }
 
@@ -120,7 +121,8 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
   const bool alive = !key.lives.empty() && !key.lives.back().to;
   switch (decision.kind) {
     case Kind::kPublished:
-      if (alive) violation(fmt::format("{} was published twice, at {:.6f}s", decision.key, seconds(at)));
+      if (alive)
+        violation(fmt::format("{} was published twice, at {:.6f}s", decision.key, seconds(at)));
       key.lives.push_back(Life{at, std::nullopt});
       return;
     case Kind::kRemoved:
@@ -138,8 +140,8 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
       return;  // never published
   }
   if (!alive) {
-    violation(fmt::format("{} was taken away at {:.6f}s, but was not there", decision.key,
-                          seconds(at)));
+    violation(
+        fmt::format("{} was taken away at {:.6f}s, but was not there", decision.key, seconds(at)));
     return;
   }
   key.lives.back().to = at;

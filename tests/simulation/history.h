@@ -1,7 +1,7 @@
 // History: what clients asked and heard, beside what the Master decided, and whether the two agree.
 //
-// The Master's decisions are the truth: an object of a key is there from its kPublished decision to the
-// next decision that takes it away (or the Master's death). Every outcome is held against that.
+// The Master's decisions are the truth: an object of a key is there from its kPublished decision to
+// the next decision that takes it away (or the Master's death). Every outcome is held against that.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ class History {
   void decided(const store::master::Decision& decision, TimePoint at);
   void master_died(TimePoint at);
 
-  // An owner was killed: until the Master has noticed, what it held is a miss although it is listed.
+  // An owner was killed: until the Master has noticed, what it held is a miss although it is
+  // listed.
   void owner_died(TimePoint at, TimePoint noticed_by);
 
   // Keys that must be readable now.

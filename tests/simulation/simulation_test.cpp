@@ -1,7 +1,7 @@
-// Proves that a cluster under faults keeps its word: no wrong, stale or foreign byte, no acknowledged
-// object lost without a decision that says so, no call past its deadline, no buffer touched after its
-// call, and a Master whose sums equal reality. Each seed runs the real Master, engines and clients on
-// one thread with a simulated clock and wire.
+// Proves that a cluster under faults keeps its word: no wrong, stale or foreign byte, no
+// acknowledged object lost without a decision that says so, no call past its deadline, no buffer
+// touched after its call, and a Master whose sums equal reality. Each seed runs the real Master,
+// engines and clients on one thread with a simulated clock and wire.
 //
 //   MOONCAKE_SIM_SEEDS=N   how many seeds
 //   MOONCAKE_SIM_SEED=S    only this one (replay)
@@ -24,8 +24,10 @@ std::uint64_t number_from(const char* variable, std::uint64_t fallback) {
 
 std::string report(std::uint64_t seed, const Outcome& outcome) {
   std::string text = fmt::format("seed {}: replay with MOONCAKE_SIM_SEED={}\n", seed, seed);
-  for (const std::string& fault : outcome.faults) text += "  fault: " + fault + "\n";
-  for (const std::string& violation : outcome.violations) text += "  WRONG: " + violation + "\n";
+  for (const std::string& fault : outcome.faults)
+    text += "  fault: " + fault + "\n";
+  for (const std::string& violation : outcome.violations)
+    text += "  WRONG: " + violation + "\n";
   return text;
 }
 
@@ -57,10 +59,11 @@ TEST(Simulation, ClusterKeepsItsWordUnderFaults) {
     sum.losses += outcome.losses;
     sum.simulated_seconds += outcome.simulated_seconds;
   }
-  fmt::print("seeds {}..{}: {} calls, {} hits, {} misses, {} stored, {} removed, {} evicted, {} lost "
-             "with their owners, {:.0f} simulated seconds\n",
-             first, first + count - 1, sum.operations, sum.hits, sum.misses, sum.stored,
-             sum.removals, sum.evictions, sum.losses, sum.simulated_seconds);
+  fmt::print(
+      "seeds {}..{}: {} calls, {} hits, {} misses, {} stored, {} removed, {} evicted, {} lost "
+      "with their owners, {:.0f} simulated seconds\n",
+      first, first + count - 1, sum.operations, sum.hits, sum.misses, sum.stored, sum.removals,
+      sum.evictions, sum.losses, sum.simulated_seconds);
   if (only == 0 && failed == 0 && count >= 50) {
     // The run must have been worth something.
     EXPECT_GT(sum.hits, sum.operations / 20);

@@ -25,7 +25,8 @@ std::vector<std::byte> make_value(ValueId id, std::string_view key, std::size_t 
   std::vector<std::byte> bytes(size);
   const Header header{static_cast<std::uint64_t>(id), base::hash64(key, 0), size};
   std::memcpy(bytes.data(), &header, sizeof header);
-  for (std::size_t i = sizeof header; i < size; ++i) bytes[i] = pattern(header.id, i);
+  for (std::size_t i = sizeof header; i < size; ++i)
+    bytes[i] = pattern(header.id, i);
   return bytes;
 }
 

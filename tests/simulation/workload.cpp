@@ -42,7 +42,8 @@ class Run {
 
   Outcome run() {
     cluster_.start_master();
-    for (std::size_t i = 0; i < cluster_.options().clients; ++i) start_client(i);
+    for (std::size_t i = 0; i < cluster_.options().clients; ++i)
+      start_client(i);
     std::size_t faults_left = std::max<std::size_t>(1, options_.faults);
     while (shared_.operations_left > 0) {
       cluster_.world().run_for(milliseconds(20 + random_.below(150)));
@@ -54,7 +55,8 @@ class Run {
       revive();
       if (!shared_.violations.empty() || !cluster_.history().violations().empty()) break;
     }
-    while (faults_left-- > 0 && faults_.empty()) strike();
+    while (faults_left-- > 0 && faults_.empty())
+      strike();
     settle();
     read_everything();
     check("at the end");
@@ -164,7 +166,8 @@ class Run {
     }
     // A namesake is let in when the one before it has expired.
     cluster_.world().run_for(cluster_.options().core.client_ttl * 2);
-    for (std::size_t i = 0; i < cluster_.options().clients; ++i) cluster_.start_client(i);
+    for (std::size_t i = 0; i < cluster_.options().clients; ++i)
+      cluster_.start_client(i);
     cluster_.world().run_for(std::chrono::seconds(8));
     if (tasks_.running() > 0) {
       shared_.violations.push_back(fmt::format("{} callers never came back", tasks_.running()));
@@ -175,8 +178,8 @@ class Run {
       }
     }
     if (cluster_.core().totals().open_grants != 0) {
-      shared_.violations.push_back(fmt::format("at peace, {} writes are still open",
-                                               cluster_.core().totals().open_grants));
+      shared_.violations.push_back(
+          fmt::format("at peace, {} writes are still open", cluster_.core().totals().open_grants));
     }
   }
 

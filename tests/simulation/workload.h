@@ -15,7 +15,7 @@ struct WorkloadOptions {
   std::uint64_t operations = 2000;  // calls of clients
   std::size_t actors = 2;           // concurrent callers per client
   std::size_t keys = 60;
-  std::size_t faults = 2;           // at least one of them strikes
+  std::size_t faults = 2;  // at least one of them strikes
 };
 
 struct Outcome {

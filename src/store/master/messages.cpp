@@ -111,8 +111,8 @@ Result<Request> parse_unmount(base::ConstBuffer body) {
     const wire::Uuid* id = table->segments()->Get(static_cast<Index>(i));
     MountedSegment segment;
     segment.address.id = {id->high(), id->low()};
-    segment.address.incarnation = static_cast<base::SegmentIncarnation>(
-        table->incarnations()->Get(static_cast<Index>(i)));
+    segment.address.incarnation =
+        static_cast<base::SegmentIncarnation>(table->incarnations()->Get(static_cast<Index>(i)));
     request.segments.push_back(std::move(segment));
   }
   return request;
@@ -129,8 +129,7 @@ Result<Request> parse_heartbeat(base::ConstBuffer body) {
     const wire::Prepared* prepared = table->prepared()->Get(static_cast<Index>(i));
     MountedSegment segment;
     segment.address.id = {prepared->segment().high(), prepared->segment().low()};
-    segment.address.incarnation =
-        static_cast<base::SegmentIncarnation>(prepared->incarnation());
+    segment.address.incarnation = static_cast<base::SegmentIncarnation>(prepared->incarnation());
     segment.prepared = prepared->bytes();
     request.segments.push_back(std::move(segment));
   }
@@ -236,7 +235,8 @@ flatbuffers::Offset<flatbuffers::Vector<Value>> add_column(FlatBufferBuilder& bu
                                                            std::span<const Effect> effects, Of of) {
   Value* values = nullptr;
   const auto vector = builder.CreateUninitializedVector(effects.size(), &values);
-  for (const Effect& effect : effects) *values++ = of(effect);
+  for (const Effect& effect : effects)
+    *values++ = of(effect);
   return vector;
 }
 
@@ -276,9 +276,9 @@ PlaceVectors add_places(FlatBufferBuilder& builder, const Core& core,
     const auto name = builder.CreateString(a->name);
     const auto host = builder.CreateString(a->host);
     const wire::Uuid id(a->id.high, a->id.low);
-    segments.push_back(wire::CreateSegment(
-        builder, name, host, &id, static_cast<std::uint64_t>(a->incarnation),
-        static_cast<std::uint64_t>(a->owner), a->base, a->size, a->region_key));
+    segments.push_back(
+        wire::CreateSegment(builder, name, host, &id, static_cast<std::uint64_t>(a->incarnation),
+                            static_cast<std::uint64_t>(a->owner), a->base, a->size, a->region_key));
   }
   PlaceVectors out;
   out.versions = add_column<std::uint64_t>(

@@ -92,7 +92,8 @@ class Server final : public MasterServer {
 void Server::apply(const Command& command, Effects& effects) {
   if (options_.on_decision) effects.decisions = &decisions_;
   core_.apply(command, env_.now(), effects);
-  for (const Decision& decision : decisions_) options_.on_decision(decision);
+  for (const Decision& decision : decisions_)
+    options_.on_decision(decision);
   decisions_.clear();
   if (core_.wants_epochs()) extend_epochs();
   epoch_ = core_.epoch();
@@ -108,8 +109,8 @@ void Server::extend_epochs() {
     }
     return;
   }
-  const auto limit = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(wanted + kEpochsAhead, ~std::uint32_t{0}));
+  const auto limit =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted + kEpochsAhead, ~std::uint32_t{0}));
   if (!options_.epoch_file.empty()) {
     Result<void> stored =
         env_.disk.write_atomically(options_.epoch_file, fmt::format("{}\n", limit));
@@ -195,8 +196,8 @@ Result<std::unique_ptr<MasterServer>> MasterServer::create(os::Env env, ServerOp
   core.epoch_limit = static_cast<base::Epoch>(epoch + kEpochsAhead);
   core.hash_seed = env.random.next();
   if (!options.epoch_file.empty()) {
-    Result<void> stored = env.disk.write_atomically(options.epoch_file,
-                                                    fmt::format("{}\n", epoch + kEpochsAhead));
+    Result<void> stored =
+        env.disk.write_atomically(options.epoch_file, fmt::format("{}\n", epoch + kEpochsAhead));
     if (!stored) return fail(std::move(stored).error().with_context("epoch file"));
   }
   return std::make_unique<Server>(env, std::move(options), core);

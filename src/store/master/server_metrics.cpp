@@ -43,8 +43,8 @@ void ServerMetrics::add_method(CommandKind kind, const std::string& name) {
   method.batch_requests = &registry_.counter(batch + "_requests_total", "Messages with many items");
   method.batch_failures =
       &registry_.counter(batch + "_failures_total", "Of these, those in which every item failed");
-  method.batch_partial_successes = &registry_.counter(
-      batch + "_partial_successes_total", "Of these, those in which some items failed");
+  method.batch_partial_successes = &registry_.counter(batch + "_partial_successes_total",
+                                                      "Of these, those in which some items failed");
   method.batch_items = &registry_.counter(batch + "_items_total", "Items of such messages");
   method.batch_failed_items =
       &registry_.counter(batch + "_failed_items_total", "Of these, those that failed");
@@ -93,9 +93,8 @@ void ServerMetrics::add_gauges(const Core& core) {
 
 void ServerMetrics::add_refusals(const net::RpcServer& rpc) {
   const net::RpcServer* server = &rpc;
-  registry_.gauge("master_connections", "Connections", [server] {
-    return number(server->counters().connections);
-  });
+  registry_.gauge("master_connections", "Connections",
+                  [server] { return number(server->counters().connections); });
   registry_.gauges("master_refused_connections_total", "Connections refused since start", [server] {
     const net::RpcServer::Counters counters = server->counters();
     return Rows{{{{"reason", "authentication"}}, number(counters.refused_authentication)},
@@ -111,8 +110,8 @@ void ServerMetrics::answered(const Command& command, const Effects& effects, boo
   Method& method = methods_[static_cast<std::size_t>(command.kind)];
   const std::size_t items = command.items.size();
   const auto bad = [](const Effect& effect) { return effect.code != Code::kOk; };
-  const auto failures = static_cast<std::size_t>(
-      std::count_if(effects.items.begin(), effects.items.end(), bad));
+  const auto failures =
+      static_cast<std::size_t>(std::count_if(effects.items.begin(), effects.items.end(), bad));
   if (command.kind == CommandKind::kLocate) {
     asked_.add(items);
     found_.add(items - std::min(items, failures));

@@ -78,7 +78,8 @@ constexpr Setting kSettings[] = {
     {.name = "eviction_high_watermark_ratio",
      .type = SettingType::kReal,
      .fallback = "0.90",
-     .help = "share of the capacity above which objects are evicted; 1 = only when a put needs room",
+     .help =
+         "share of the capacity above which objects are evicted; 1 = only when a put needs room",
      .minimum = 0,
      .maximum = 1},
     {.name = "eviction_ratio",
@@ -110,9 +111,9 @@ net::Address address(const Settings& settings, std::string_view host, std::strin
 Result<void> check_apart(const net::Address& a, std::string_view a_name, const net::Address& b,
                          std::string_view b_name) {
   if (a.port != b.port) return {};
-  return fail(Code::kInvalidArgument,
-              fmt::format("{} and {} are both {}; each needs a port of its own", a_name, b_name,
-                          a.port));
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("{} and {} are both {}; each needs a port of its own", a_name, b_name, a.port));
 }
 
 }  // namespace
@@ -128,8 +129,8 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.metadata = address(settings, "http_metadata_server_host", "http_metadata_server_port");
   MC_CHECK(check_apart(config.rpc, new_name ? "rpc_port" : "port", config.http, "metrics_port"));
   if (config.serve_metadata) {
-    MC_CHECK(check_apart(config.metadata, "http_metadata_server_port", config.http,
-                         "metrics_port"));
+    MC_CHECK(
+        check_apart(config.metadata, "http_metadata_server_port", config.http, "metrics_port"));
     MC_CHECK(check_apart(config.metadata, "http_metadata_server_port", config.rpc,
                          new_name ? "rpc_port" : "port"));
   }

@@ -16,9 +16,9 @@ std::span<const Setting> master_settings();
 struct MasterConfig {
   ServerOptions server;
   net::Address rpc;
-  net::Address http;              // /metrics and /health
+  net::Address http;  // /metrics and /health
   bool serve_metadata = false;
-  net::Address metadata;          // the embedded metadata server
+  net::Address metadata;  // the embedded metadata server
 };
 // Checks what the table can't: settings that contradict each other. The error names both.
 Result<MasterConfig> master_config(const Settings& settings);
