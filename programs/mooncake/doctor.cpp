@@ -98,7 +98,8 @@ std::vector<Finding> look_at_machine() {
   findings.push_back({"kernel", first_line("/proc/sys/kernel/osrelease"), ""});
   findings.push_back({"cores", fmt::format("{}", sysconf(_SC_NPROCESSORS_ONLN)), ""});
   const std::uint64_t available = meminfo("MemAvailable").value_or(0) * 1024;
-  findings.push_back({"memory available", format_size(available),
+  findings.push_back({"memory available",
+                      fmt::format("{:.1f} GiB", static_cast<double>(available) / (1u << 30)),
                       available < (1u << 30) ? "less than 1 GiB is left for pools" : ""});
   findings.push_back(shared_memory());
   const std::uint64_t huge = meminfo("HugePages_Free").value_or(0);
