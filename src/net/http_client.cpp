@@ -143,8 +143,8 @@ Task<Result<HttpResponse>> http_request(os::Env env, std::string method, std::st
   if (!io) co_return fail(Code::kNotSupported, "HTTP needs the executor of a net::Runtime");
   MC_CO_TRY(const HttpUrl parsed, parse_http_url(url));
   const http::verb verb = http::string_to_verb(method);
-  if (verb == http::verb::unknown) {
-    co_return fail(Code::kInvalidArgument, "no HTTP method: " + base::quote(method));
+  if (verb == http::verb::unknown || (verb == http::verb::trace && !body.empty())) {
+    co_return fail(Code::kInvalidArgument, "no HTTP method for this: " + base::quote(method));
   }
   if (deadline <= env.now()) co_return fail(Code::kDeadlineExceeded, url);
   http::request<http::string_body> request(verb, parsed.target, 11);

@@ -313,7 +313,8 @@ Task<error_code> Server::write(Session& session, const Request& request, HttpRes
       message.set(http::field::allow, routes_.at(named.path).allow());
     }
   }
-  message.body() = std::move(response.body);
+  const bool bodyless = response.status < 200 || response.status == 204 || response.status == 304;
+  if (!bodyless) message.body() = std::move(response.body);
   message.prepare_payload();
   message.version(request.version() == 10 ? 10 : 11);
   message.keep_alive(keep_alive);

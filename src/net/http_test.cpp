@@ -275,6 +275,23 @@ TEST_F(Http, StopWaitsForHandlersAndClosesTheRest) {
   other->stop();
 }
 
+base::Task<HttpResponse> no_content(const HttpRequest&) {
+  HttpResponse response;
+  response.status = 204;
+  response.body = "dropped";
+  co_return response;
+}
+
+TEST_F(Http, AStatusWithoutBodyHasNone) {
+  server = HttpServer::create(runtime->env()).value();
+  server->route("GET", "/", no_content);
+  address = server->listen({"127.0.0.1", 0}).value();
+  const auto answer = request("GET", url("/"));
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->status, 204);
+  EXPECT_EQ(answer->body, "");
+}
+
 TEST_F(Http, ListenNamesWhatIsInTheWay) {
   serve();
   auto other = HttpServer::create(runtime->env()).value();

@@ -29,7 +29,7 @@ struct SimFaults {
                     // up to `late` later, and can't answer
   double duplicate = 0;  // a request without data arrives once more, up to `late` later, under
                          // another id whose reply is dropped
-  double stall = 0;  // this direction of the connection stands still for up to `late`
+  double stall = 0;      // this direction of the connection stands still for up to `late`
   base::Duration late = std::chrono::milliseconds(500);
   std::size_t copy_step = 512;  // payload bytes copied in one turn of the executor
 };
@@ -50,7 +50,8 @@ class SimWorld {
   // kill -9: all its connections break (peers see it after a latency), its listeners are gone. A
   // new host() of the same name is its next life.
   void kill(const std::string& name);
-  // Frames between the two vanish until healed; connections stay.
+  // Frames between the two vanish until healed; connections stay, and the end of one becomes known
+  // after healing. Connecting waits for it, or for its deadline.
   void partition(const std::string& a, const std::string& b);
   void heal();
 
