@@ -1,0 +1,209 @@
+// Messages of honest clients become the commands they mean; of hostile ones, errors that name what
+// is wrong. Nothing outside a message is ever read: bodies lie at the end of their allocation, and
+// the sanitizer build watches.
+#include "store/master/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "store/master/messages_testing.h"
+
+namespace mooncake::store::master {
+namespace {
+
+using namespace testing;
+using net::Method;
+
+const Keys kTwoKeys({"a", "bcd"});
+
+std::string refusal(Method method, const net::Bytes& body) {
+  const Result<Request> request = parse_request(method, body);
+  if (request) return "";
+  EXPECT_EQ(request.error().code(), Code::kInvalidArgument);
+  return std::string(request.error().detail());
+}
+
+#define EXPECT_REFUSED(method, body, why) \
+  EXPECT_NE(refusal(method, body).find(why), std::string::npos) << refusal(method, body)
+
+TEST(Messages, GrantsAreRead) {
+  const auto body =
+      grant_message({.client = 9, .first = 5, .oldest_open = 4}, kTwoKeys, {10, 20}, 3);
+  const Result<Request> request = parse_request(Method::kGrant, body);
+  ASSERT_TRUE(request) << request.error().message();
+  const Command& command = request->command;
+  EXPECT_EQ(command.kind, CommandKind::kGrant);
+  EXPECT_EQ(command.client, ClientId{9});
+  EXPECT_EQ(command.sequence, 5u);
+  EXPECT_EQ(command.oldest_open, 4u);
+  EXPECT_EQ(command.replicas, 3u);
+  ASSERT_EQ(command.items.size(), 2u);
+  EXPECT_EQ(command.items[0].key, "a");
+  EXPECT_EQ(command.items[1].key, "bcd");
+  EXPECT_EQ(command.items[1].size, 20u);
+  EXPECT_EQ(request->outcomes(), 2u);
+}
+
+TEST(Messages, PublishesAreRead) {
+  const Finish finish{{11, 12}, {2, 1}, {1, 2, 3}};
+  for (const auto& [method, kind] : {std::pair(Method::kPublish, CommandKind::kPublish),
+                                     std::pair(Method::kRevoke, CommandKind::kRevoke)}) {
+    const Result<Request> request = parse_request(method, finish_message({}, kTwoKeys, finish));
+    ASSERT_TRUE(request) << request.error().message();
+    EXPECT_EQ(request->command.kind, kind);
+    const auto items = request->command.items;
+    ASSERT_EQ(items.size(), 2u);
+    EXPECT_EQ(items[0].version, Version::from_value(11));
+    ASSERT_EQ(items[0].incarnations.size(), 2u);
+    ASSERT_EQ(items[1].incarnations.size(), 1u);
+    EXPECT_EQ(items[1].incarnations[0], base::SegmentIncarnation{3});
+  }
+}
+
+TEST(Messages, MountsAreRead) {
+  const Result<Request> request =
+      parse_request(Method::kMount, mount_message(7, 3, 55, {{.id = 4}, {.id = 5}}));
+  ASSERT_TRUE(request) << request.error().message();
+  EXPECT_EQ(request->command.newest_epoch, Epoch{55});
+  EXPECT_EQ(request->command.client_name, "client");
+  ASSERT_EQ(request->command.segments.size(), 2u);
+  const MountedSegment& segment = request->command.segments[1];
+  EXPECT_EQ(segment.address.id, (base::Uuid{5, 1}));
+  EXPECT_EQ(segment.address.name, "host5");
+  EXPECT_EQ(segment.address.region_key, 77u);
+  EXPECT_EQ(segment.prepared, segment.address.size);
+  EXPECT_EQ(request->outcomes(), 2u);
+}
+
+TEST(Messages, OthersAreRead) {
+  const Result<Request> exist = parse_request(Method::kExist, keys_message(1, kTwoKeys));
+  ASSERT_TRUE(exist);
+  EXPECT_EQ(exist->command.kind, CommandKind::kExist);
+  const Result<Request> remove = parse_request(Method::kRemove, remove_message({}, kTwoKeys, true));
+  ASSERT_TRUE(remove);
+  EXPECT_TRUE(remove->command.force);
+  const Result<Request> unmount = parse_request(Method::kUnmount, unmount_message(1, 2, {3}, {4}));
+  ASSERT_TRUE(unmount);
+  EXPECT_EQ(unmount->command.segments[0].address.incarnation, base::SegmentIncarnation{4});
+  EXPECT_TRUE(parse_request(Method::kHeartbeat, heartbeat_message(1, 2)));
+}
+
+TEST(Messages, WhatDoesNotVerifyIsRefused) {
+  for (const Method method :
+       {Method::kMount, Method::kUnmount, Method::kHeartbeat, Method::kGrant, Method::kPublish,
+        Method::kRevoke, Method::kLocate, Method::kExist, Method::kRemove}) {
+    EXPECT_REFUSED(method, net::Bytes(), "verify");
+    EXPECT_REFUSED(method, net::Bytes(64, std::byte{0xFF}), "verify");
+    EXPECT_NE(refusal(method, net::Bytes(64)), "");
+  }
+  EXPECT_EQ(parse_request(Method::kWrite, net::Bytes()).error().code(), Code::kNotSupported);
+}
+
+TEST(Messages, ListsThatDisagreeAreRefused) {
+  Keys keys = kTwoKeys;
+  keys.lengths[1] = 4;
+  EXPECT_REFUSED(Method::kExist, keys_message(1, keys), "keys end before");
+  keys.lengths[1] = 2;
+  EXPECT_REFUSED(Method::kExist, keys_message(1, keys), "bytes after");
+  keys.lengths.clear();
+  EXPECT_REFUSED(Method::kExist, keys_message(1, keys), "no keys");
+  keys = Keys();
+  keys.lengths = {65535, 65535};
+  EXPECT_REFUSED(Method::kLocate, keys_message(1, keys), "keys end before");
+  EXPECT_REFUSED(Method::kGrant, grant_message({}, kTwoKeys, {1}, 1), "sizes");
+  EXPECT_REFUSED(Method::kGrant, grant_message({}, kTwoKeys, {1, 2, 3}, 1), "sizes");
+  EXPECT_REFUSED(Method::kGrant, grant_message({}, kTwoKeys, {1, 2}, 0), "replicas");
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, kTwoKeys, {{1}, {1, 1}, {1, 2}}), "versions");
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, kTwoKeys, {{1, 2}, {1}, {1, 2}}), "counts");
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, kTwoKeys, {{1, 2}, {1, 5}, {1, 2}}),
+                 "counts");
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, kTwoKeys, {{1, 2}, {1, 2}, {1, 2}}),
+                 "counts");
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, kTwoKeys, {{1, 2}, {1, 0}, {1, 2}}), "after");
+  EXPECT_REFUSED(Method::kUnmount, unmount_message(1, 1, {1, 2}, {1}), "incarnations");
+}
+
+TEST(Messages, LimitsHold) {
+  const Keys most(std::vector<std::string>(kMaxBatch, "k"));
+  EXPECT_TRUE(parse_request(Method::kExist, keys_message(1, most)));
+  const Keys more(std::vector<std::string>(kMaxBatch + 1, "k"));
+  EXPECT_REFUSED(Method::kExist, keys_message(1, more), "keys");
+  const std::vector<Given> segments(kMaxSegmentsPerMessage + 1);
+  EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, segments), "segments");
+  EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, {{.with_id = false}}), "id");
+  EXPECT_REFUSED(Method::kMount, mount_message(0, 1, 0, {}), "client");
+  EXPECT_REFUSED(Method::kExist, keys_message(0, kTwoKeys), "client");
+  EXPECT_REFUSED(Method::kRemove, remove_message({.first = 0}, kTwoKeys, true), "number");
+  EXPECT_REFUSED(Method::kRemove, remove_message({.first = ~std::uint64_t{0}}, kTwoKeys, true),
+                 "number");
+}
+
+TEST(Messages, DamagedOnesAreReadOrRefusedAndNeverMore) {
+  const std::vector<std::pair<Method, net::Bytes>> messages = {
+      {Method::kGrant, grant_message({}, kTwoKeys, {10, 20}, 3)},
+      {Method::kPublish, finish_message({}, kTwoKeys, {{11, 12}, {2, 1}, {1, 2, 3}})},
+      {Method::kMount, mount_message(7, 3, 55, {{.id = 4}, {.id = 5}})},
+      {Method::kUnmount, unmount_message(1, 1, {1, 2}, {1, 2})},
+      {Method::kRemove, remove_message({}, kTwoKeys, true)},
+  };
+  base::Random random(1);
+  for (const auto& [method, message] : messages) {
+    for (std::size_t size = 0; size < message.size(); ++size) {
+      (void)parse_request(method,
+                          net::Bytes(message.begin(), message.begin() + static_cast<long>(size)));
+    }
+    for (int round = 0; round < 3000; ++round) {
+      net::Bytes damaged = message;
+      for (std::uint64_t i = 0; i <= random.below(3); ++i) {
+        damaged[random.below(damaged.size())] = static_cast<std::byte>(random.next());
+      }
+      const Result<Request> request = parse_request(method, damaged);
+      if (!request) continue;
+      for (const CommandItem& item : request->command.items) {
+        EXPECT_TRUE(item.key.empty() ||
+                    (reinterpret_cast<const std::byte*>(item.key.data()) >= damaged.data() &&
+                     reinterpret_cast<const std::byte*>(item.key.data() + item.key.size()) <=
+                         damaged.data() + damaged.size()));
+      }
+    }
+  }
+}
+
+TEST(Messages, RepliesNameEachSegmentOnce) {
+  CoreOptions options;
+  options.epoch = Epoch{1};
+  options.epoch_limit = Epoch{10};
+  Core core(options);
+  std::vector<Effect> effects_of(64);
+  Effects effects;
+  effects.items = effects_of;
+  const net::Bytes mount = mount_message(1, 1, 0, {{.id = 1}, {.id = 2}});
+  const Result<Request> mounted = parse_request(Method::kMount, mount);
+  core.apply(mounted->command, TimePoint{}, effects);
+  std::vector<std::string> names;
+  for (int i = 0; i < 20; ++i)
+    names.push_back("k" + std::to_string(i));
+  const net::Bytes grant = grant_message({}, Keys(names), std::vector<std::uint64_t>(20, 1), 2);
+  const Result<Request> granted = parse_request(Method::kGrant, grant);
+  effects.items = std::span(effects_of).first(20);
+  core.apply(granted->command, TimePoint{}, effects);
+
+  const net::Bytes reply = encode_grant_reply(core, effects);
+  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(reply.data()), reply.size());
+  ASSERT_TRUE(verifier.VerifyBuffer<wire::GrantReply>(nullptr));
+  const auto* table = flatbuffers::GetRoot<wire::GrantReply>(reply.data());
+  EXPECT_EQ(table->codes()->size(), 20u);
+  EXPECT_EQ(table->segments()->size(), 2u);
+  ASSERT_EQ(table->locations()->size(), 40u);
+  for (flatbuffers::uoffset_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(table->codes()->Get(i), 0);
+    EXPECT_EQ(table->replica_counts()->Get(i), 2);
+    EXPECT_NE(table->locations()->Get(2 * i)->segment(),
+              table->locations()->Get(2 * i + 1)->segment());
+  }
+}
+
+}  // namespace
+}  // namespace mooncake::store::master

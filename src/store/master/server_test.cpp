@@ -1,0 +1,271 @@
+// The Master behind RPC, on in-process pairs with a fake clock: a client's life from mount to
+// expiry, hostile bodies, the epoch across restarts and failing disks, and what the metrics say.
+#include "store/master/server.h"
+
+#include <gtest/gtest.h>
+
+#include "net/net_testing.h"
+#include "store/master/messages_testing.h"
+
+namespace mooncake::store::master {
+namespace {
+
+using namespace testing;
+using net::Method;
+using std::chrono::seconds;
+
+constexpr const char* kEpochFile = "/state/epoch";
+
+struct ServerTest : ::testing::Test {
+  ServerTest() {
+    options.identity = net::testing::identity(100);
+    options.epoch_file = kEpochFile;
+    options.core.eviction_high_watermark = 1;
+  }
+  void start() {
+    auto made = MasterServer::create(net.env(), options);
+    ASSERT_TRUE(made) << made.error().message();
+    master = *std::move(made);
+    net::RpcClient::Options with;
+    with.identity = net::testing::identity(1);
+    client = net::RpcClient::create(
+        net.env(), [this](base::TimePoint) { return connect(); }, std::move(with));
+  }
+  base::Task<Result<std::unique_ptr<net::Channel>>> connect() {
+    auto [mine, theirs] = net::make_channel_pair(net.executor);
+    master->serve(std::move(theirs));
+    co_return std::move(mine);
+  }
+  base::Task<bool> end() {
+    if (client) co_await client->stop();
+    if (master) co_await master->stop();
+    co_return true;
+  }
+  void stop() {
+    net.executor.run(end());
+    net.executor.run_ready();
+    client.reset();
+    master.reset();
+  }
+  void TearDown() override { stop(); }
+
+  Result<net::Bytes> call(Method method, const net::Bytes& body) {
+    net::CallOptions within;
+    within.deadline = net.in(seconds(1));
+    Result<net::Reply> reply = net.executor.run(client->call(method, body, within));
+    if (!reply) return fail(std::move(reply).error());
+    return std::move(reply->body);
+  }
+  // The reply's table, checked; the bytes are kept until the next call.
+  template <typename Table>
+  const Table* table(Method method, const net::Bytes& body) {
+    Result<net::Bytes> reply = call(method, body);
+    EXPECT_TRUE(reply) << reply.error().message();
+    if (!reply) return nullptr;
+    kept = *std::move(reply);
+    flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(kept.data()), kept.size());
+    EXPECT_TRUE(verifier.VerifyBuffer<Table>(nullptr));
+    return flatbuffers::GetRoot<Table>(kept.data());
+  }
+  std::vector<Code> codes(Method method, const net::Bytes& body) {
+    const auto* reply = table<wire::CodesReply>(method, body);
+    std::vector<Code> all;
+    if (reply == nullptr) return all;
+    for (const std::uint16_t code : *reply->codes())
+      all.push_back(static_cast<Code>(code));
+    return all;
+  }
+  Code refused(Method method, const net::Bytes& body) {
+    const Result<net::Bytes> reply = call(method, body);
+    return reply ? Code::kOk : reply.error().code();
+  }
+  void put(const std::string& key, std::uint64_t first) {
+    const auto* granted = table<wire::GrantReply>(
+        Method::kGrant, grant_message({.first = first}, Keys({key}), {5000}, 1));
+    ASSERT_EQ(granted->codes()->Get(0), 0);
+    const Finish finish{
+        {granted->versions()->Get(0)}, {1}, {granted->segments()->Get(0)->incarnation()}};
+    EXPECT_EQ(codes(Method::kPublish, finish_message({.first = first + 1}, Keys({key}), finish)),
+              std::vector<Code>{Code::kOk});
+  }
+  bool exposes(const std::string& line) {
+    return master->metrics().expose().find("\n" + line + "\n") != std::string::npos;
+  }
+
+  net::testing::SimNet net;
+  ServerOptions options;
+  std::unique_ptr<MasterServer> master;
+  std::unique_ptr<net::RpcClient> client;
+  net::Bytes kept;
+};
+
+TEST_F(ServerTest, FromMountToExpiry) {
+  start();
+  EXPECT_EQ(refused(Method::kHeartbeat, heartbeat_message(1, 1)), Code::kClientNotFound);
+  const auto* mounted = table<wire::MountReply>(
+      Method::kMount, mount_message(1, 2, 0, {{.id = 1}, {.id = 1, .size = 1}}));
+  EXPECT_EQ(mounted->epoch(), static_cast<std::uint32_t>(master->core().epoch()));
+  EXPECT_EQ(mounted->client_ttl_ms(), 10'000u);
+  EXPECT_EQ(mounted->heartbeat_ms(), 1000u);
+  ASSERT_EQ(mounted->codes()->size(), 2u);
+  EXPECT_EQ(mounted->codes()->Get(0), 0);
+  EXPECT_EQ(static_cast<Code>(mounted->codes()->Get(1)), Code::kInvalidArgument);
+
+  put("k", 1);
+  const auto* located =
+      table<wire::LocateReply>(Method::kLocate, keys_message(1, Keys({"none", "k", "k"})));
+  EXPECT_EQ(static_cast<Code>(located->codes()->Get(0)), Code::kObjectNotFound);
+  EXPECT_EQ(located->codes()->Get(1), 0);
+  EXPECT_EQ(located->sizes()->Get(1), 5000u);
+  EXPECT_EQ(located->replica_counts()->Get(1), 1);
+  EXPECT_EQ(located->locations()->size(), 2u);
+  EXPECT_EQ(located->segments()->Get(0)->region_key(), 77u);
+  EXPECT_EQ(located->lease_ms(), 10'000u);
+  EXPECT_EQ(codes(Method::kExist, keys_message(1, Keys({"k", "none"}))),
+            (std::vector<Code>{Code::kOk, Code::kObjectNotFound}));
+  EXPECT_EQ(codes(Method::kRemove, remove_message({.first = 10}, Keys({"k"}), false)),
+            std::vector<Code>{Code::kObjectHasLease});
+  EXPECT_EQ(codes(Method::kRemove, remove_message({.first = 11}, Keys({"k"}), true)),
+            std::vector<Code>{Code::kOk});
+  EXPECT_EQ(refused(Method::kHeartbeat, heartbeat_message(1, 3)), Code::kOk);
+  EXPECT_EQ(refused(Method::kMount, mount_message(1, 1, 0, {})), Code::kStaleCommand);
+
+  EXPECT_EQ(master->core().totals().clients, 1u);
+  net.executor.run_for(seconds(11));
+  EXPECT_EQ(master->core().totals().clients, 0u);
+  EXPECT_EQ(refused(Method::kHeartbeat, heartbeat_message(1, 4)), Code::kClientNotFound);
+  EXPECT_EQ(codes(Method::kRemove, remove_message({.first = 12}, Keys({"a", "b"}), false)),
+            (std::vector<Code>{Code::kClientNotFound, Code::kClientNotFound}));
+  EXPECT_TRUE(master->core().verify());
+}
+
+TEST_F(ServerTest, AShortageIsExplained) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  const auto* granted = table<wire::GrantReply>(
+      Method::kGrant, grant_message({}, Keys({"large"}), {200 * memory::kExtentUnit}, 1));
+  EXPECT_EQ(static_cast<Code>(granted->codes()->Get(0)), Code::kNoSpace);
+  EXPECT_EQ(granted->needed(), 200 * memory::kExtentUnit);
+  EXPECT_TRUE(exposes("master_put_start_alloc_failures_total 1"));
+}
+
+TEST_F(ServerTest, HostileBodiesFailAlone) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  for (const Method method :
+       {Method::kMount, Method::kUnmount, Method::kHeartbeat, Method::kGrant, Method::kPublish,
+        Method::kRevoke, Method::kLocate, Method::kExist, Method::kRemove}) {
+    EXPECT_EQ(refused(method, {}), Code::kInvalidArgument);
+    EXPECT_EQ(refused(method, net::Bytes(100, std::byte{0xEE})), Code::kInvalidArgument);
+  }
+  EXPECT_EQ(master->rpc_counters().connections, 1u);
+  put("k", 1);
+  EXPECT_TRUE(master->core().verify());
+}
+
+TEST_F(ServerTest, ARepeatedMessageGetsTheSameReply) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  const net::Bytes grant = grant_message({.first = 7}, Keys({"k", "l"}), {1, 2}, 1);
+  const Result<net::Bytes> first = call(Method::kGrant, grant);
+  const Result<net::Bytes> again = call(Method::kGrant, grant);
+  ASSERT_TRUE(first && again);
+  EXPECT_EQ(*first, *again);
+  // Its segment goes: the answer stays, but leads nowhere.
+  call(Method::kMount, mount_message(1, 2, 0, {}));
+  call(Method::kMount, mount_message(1, 3, 0, {{.id = 2}}));
+  const auto* late = table<wire::GrantReply>(Method::kGrant, grant);
+  for (const wire::Segment* segment : *late->segments()) {
+    EXPECT_EQ(segment->size(), 0u);
+    EXPECT_EQ(segment->incarnation(), 0u);
+  }
+}
+
+TEST_F(ServerTest, TheEpochRisesOverRestarts) {
+  start();
+  const Epoch first = master->core().epoch();
+  EXPECT_GE(static_cast<std::int64_t>(first), net.executor.clock().unix_seconds());
+  stop();
+  start();
+  const Epoch second = master->core().epoch();
+  EXPECT_GT(second, first);
+  // A client that has seen a far higher one is above what is stored: the limit follows.
+  const std::uint32_t seen = static_cast<std::uint32_t>(second) + 100'000;
+  const Code code = refused(Method::kMount, mount_message(1, 1, seen, {}));
+  EXPECT_TRUE(code == Code::kOk || code == Code::kBusy);
+  EXPECT_EQ(refused(Method::kMount, mount_message(1, 1, seen, {})), Code::kOk);
+  EXPECT_GT(master->core().epoch(), Epoch{seen});
+  const std::string stored = *net.disk.read(kEpochFile);
+  EXPECT_GT(std::stoull(stored), seen);
+  EXPECT_EQ(stored.back(), '\n');
+  stop();
+  start();
+  EXPECT_GT(master->core().epoch(), Epoch{seen});
+}
+
+TEST_F(ServerTest, ABrokenEpochFileOrDiskStopsTheStart) {
+  ASSERT_TRUE(net.disk.write_atomically(kEpochFile, "12x\n"));
+  auto made = MasterServer::create(net.env(), options);
+  ASSERT_FALSE(made);
+  EXPECT_NE(made.error().message().find(kEpochFile), std::string::npos);
+  ASSERT_TRUE(net.disk.write_atomically(kEpochFile, "5\n"));
+  net.disk.fail_next_write(os::FakeDisk::Fault::kBeforeReplace);
+  EXPECT_FALSE(MasterServer::create(net.env(), options));
+  options.epoch_file.clear();
+  start();
+}
+
+TEST_F(ServerTest, AnEpochThatCouldNotBeStoredIsNotUsed) {
+  start();
+  const Epoch before = master->core().epoch();
+  net.disk.fail_next_write(os::FakeDisk::Fault::kBeforeReplace);
+  const std::uint32_t seen = static_cast<std::uint32_t>(before) + 100'000;
+  EXPECT_EQ(refused(Method::kMount, mount_message(1, 1, seen, {})), Code::kBusy);
+  EXPECT_EQ(master->core().epoch(), before);
+  EXPECT_EQ(master->core().totals().clients, 0u);
+  net.executor.run_for(seconds(1));
+  EXPECT_EQ(refused(Method::kMount, mount_message(1, 1, seen, {})), Code::kOk);
+}
+
+TEST_F(ServerTest, AnAbsurdEpochIsRefused) {
+  start();
+  const Epoch before = master->core().epoch();
+  for (const std::uint32_t seen : {0xFFFFFFFFu, 0xF0000000u}) {
+    EXPECT_NE(refused(Method::kMount, mount_message(1, 1, seen, {})), Code::kOk);
+    net.executor.run_for(seconds(1));
+  }
+  EXPECT_EQ(master->core().epoch(), before);
+  EXPECT_EQ(refused(Method::kMount, mount_message(2, 1, 0, {})), Code::kOk);
+}
+
+TEST_F(ServerTest, MetricsSayWhatIsThere) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}, {.id = 2}}));
+  put("a", 1);
+  put("b", 3);
+  codes(Method::kExist, keys_message(1, Keys({"a", "none"})));
+  call(Method::kLocate, keys_message(1, Keys({"a", "b", "none"})));
+  EXPECT_TRUE(exposes("master_key_count 2"));
+  EXPECT_TRUE(exposes("master_active_clients 1"));
+  EXPECT_TRUE(exposes("master_allocated_bytes 16384"));
+  EXPECT_TRUE(exposes("master_total_capacity_bytes 819200"));
+  EXPECT_TRUE(exposes("master_put_start_requests_total 2"));
+  EXPECT_TRUE(exposes("master_put_end_requests_total 2"));
+  EXPECT_TRUE(exposes("master_put_end_failures_total 0"));
+  EXPECT_TRUE(exposes("master_batch_exist_key_requests_total 1"));
+  EXPECT_TRUE(exposes("master_batch_exist_key_partial_successes_total 1"));
+  EXPECT_TRUE(exposes("master_batch_get_replica_list_failed_items_total 1"));
+  EXPECT_TRUE(exposes("total_get_nums_ 3"));
+  EXPECT_TRUE(exposes("valid_get_nums_ 2"));
+  EXPECT_TRUE(exposes("segment_total_capacity_bytes{segment=\"host1\"} 409600"));
+}
+
+TEST_F(ServerTest, StopsWhileItTicks) {
+  start();
+  net.executor.run_for(std::chrono::milliseconds(125));
+  stop();
+  net.executor.run_for(seconds(1));
+}
+
+}  // namespace
+}  // namespace mooncake::store::master
