@@ -1,0 +1,16 @@
+"""Console scripts: each becomes the program of its name."""
+
+import sys
+from typing import NoReturn
+
+from mooncake import _programs
+
+
+def main() -> NoReturn:
+    """mooncake_master: the directory of a store."""
+    _programs.become("mooncake_master", *sys.argv[1:])
+
+
+def command() -> NoReturn:
+    """mooncake: the demo and the doctor."""
+    _programs.become("mooncake", *sys.argv[1:])
