@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/close_range.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -73,6 +74,9 @@ struct ChildEnds {
   // The parent may have died before the kernel was told what that means.
   if (::getppid() != parent) ::_exit(1);
   ::signal(SIGPIPE, SIG_DFL);
+  // What this process has inherited itself is none of the child's business.
+  const int first_closed = ends.control < 0 ? STDERR_FILENO + 1 : kControlFd + 1;
+  ::close_range(static_cast<unsigned>(first_closed), ~0u, CLOSE_RANGE_CLOEXEC);
   if (ready) ::execv(path, argv);
   const int error = errno;
   [[maybe_unused]] const ssize_t n = ::write(ends.failure, &error, sizeof(error));

@@ -11,7 +11,10 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "base/task.h"
 #include "demo_prefill.h"
+#include "net/runtime.h"
+#include "os/run_blocking.h"
 #include "transfer/engine.h"
 #include "workload/block_content.h"
 
@@ -42,6 +45,11 @@ void verify_window(Node& node, ControlChannel& control, const Verify& order) {
   node.verify(order.request, order.slot, order.first, order.ids, "hand-off", answer.check);
   node.wipe(order.slot, order.ids.size());
   control.send_all(answer);
+}
+
+// The engine's counters are read on its own thread.
+base::Task<std::map<std::string, std::uint64_t>> bytes_moved(transfer::Engine& engine) {
+  co_return engine.bytes_by_path();
 }
 
 // Until Stop. Orders come one after another; each is done before the next is looked at.
@@ -79,9 +87,11 @@ int node_command() {
   control.send_all((*node)->ready());
   const Result<void> followed = follow_orders(**node, control, inbox);
   if (!followed) return report_failure(setup->name, followed.error());
-  const Stopped stopped{(*node)->engine().engine().bytes_by_path()};
+  TransferEngine& engine = (*node)->engine();
+  const auto moved =
+      os::run_blocking(engine.runtime().env().executor, bytes_moved(engine.engine()));
   node->reset();
-  control.send_all(stopped);
+  control.send_all(Stopped{moved.value_or(std::map<std::string, std::uint64_t>())});
   return 0;
 }
 

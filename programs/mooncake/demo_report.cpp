@@ -48,12 +48,12 @@ void add_flows(std::string& out, const Report& report) {
       {"hand-off", report.handoff},
   };
   for (const auto& [name, flow] : flows) {
-    out += fmt::format("  {:<14}{:>10}{:>10.2f}{:>10.2f}{:>12.2f}{:>12.2f}\n", name,
+    out += fmt::format("  {:<14}{:>10}{:>10.3f}{:>10.3f}{:>12.2f}{:>12.2f}\n", name,
                        grouped(flow.calls()), gigabytes(flow.bytes()), flow.gigabytes_per_second(),
                        flow.milliseconds_at(50), flow.milliseconds_at(99));
   }
   for (const auto& [name, path] : report.paths) {
-    out += fmt::format("  by {:<11}{:>10}{:>10.2f}{:>10.2f}  of the whole run{}{}\n", name, "",
+    out += fmt::format("  by {:<11}{:>10}{:>10.3f}{:>10.3f}  over the run{}{}\n", name, "",
                        gigabytes(path.bytes), ratio(gigabytes(path.bytes), report.seconds),
                        path.reason.empty() ? "" : ": ", path.reason);
   }

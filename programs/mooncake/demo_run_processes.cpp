@@ -20,7 +20,8 @@ namespace {
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-constexpr seconds kStartTimeout{30};
+// A process that dies is noticed at once; this is for one that hangs, on a machine that is busy.
+constexpr seconds kStartTimeout{60};
 constexpr seconds kStopTimeout{10};
 constexpr seconds kMetricsTimeout{5};
 constexpr int kPortTries = 5;

@@ -1,5 +1,7 @@
 // mooncake: the command for people.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -43,6 +45,10 @@ void add_demo(CLI::App& app, Command& chosen) {
         ->default_str(std::string(setting.fallback));
   }
   demo->callback([given, &chosen] { chosen = [given] { return demo::demo_command(*given); }; });
+  demo->footer(
+      "Exit status: 0 every byte right; 1 a byte was wrong; 2 the options or the trace; 3 a "
+      "process\n"
+      "failed, which is named; 128+N ended by signal N.");
   // The demo starts its nodes as this; nobody else does.
   app.add_subcommand("demo-node", "")->group("")->callback([&chosen] {
     chosen = demo::node_command;
@@ -83,8 +89,15 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A closed stderr must not make a message an abort.
+  if (::fcntl(STDERR_FILENO, F_GETFD) < 0) {
+    static_cast<void>(std::freopen("/dev/null", "w", stderr));
+  }
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    fmt::print(stderr, "mooncake: the result could not be written to stdout\n");
+    return status != 0 ? status : kExitFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "mooncake: {}\n", error.what());
     return kExitFailed;

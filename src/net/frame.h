@@ -18,6 +18,7 @@ inline constexpr std::size_t kFrameHeaderSize = 48;
 inline constexpr std::uint32_t kFrameMagic = 0x3146434D;
 inline constexpr std::uint8_t kFrameVersion = 1;        // the version this build writes
 inline constexpr std::uint8_t kOldestFrameVersion = 1;  // the oldest it reads
+inline constexpr std::uint8_t kHelloFrameVersion = 1;   // of the hello, for ever
 
 inline constexpr std::uint32_t kMaxControlPayload = 16u << 20;
 inline constexpr std::uint32_t kMaxDataPayload = 8u << 20;

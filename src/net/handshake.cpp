@@ -26,12 +26,12 @@ constexpr std::string_view kServerLabel = "mooncake server v1";
 
 using Proof = std::array<std::byte, kProofSize>;
 
-// Each part goes in with its length before it (u32), so that no two lists of parts read alike.
+// Each part goes in with its length (8 bytes) before it, so that no two lists of parts read alike.
 Proof prove(const std::string& secret, std::initializer_list<base::ConstBuffer> parts) {
   Bytes text;
   for (base::ConstBuffer part : parts) {
-    const auto size = static_cast<std::uint32_t>(part.size());
-    const base::ConstBuffer prefix = std::as_bytes(std::span<const std::uint32_t, 1>(&size, 1));
+    const std::uint64_t length = part.size();
+    const base::ConstBuffer prefix = std::as_bytes(std::span<const std::uint64_t, 1>(&length, 1));
     text.insert(text.end(), prefix.begin(), prefix.end());
     text.insert(text.end(), part.begin(), part.end());
   }

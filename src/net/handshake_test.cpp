@@ -3,6 +3,8 @@
 #include "net/handshake.h"
 
 #include <gtest/gtest.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <optional>
 #include <string>
@@ -263,6 +265,46 @@ TEST_F(HandshakeTest, AReplayedHelloIsRefused) {
   });
   net.executor.run_for(seconds(6));
   EXPECT_EQ(server_code(), Code::kAuthenticationFailed);
+}
+
+// The proof as docs/formats.md says it, computed by somebody who has only read that page.
+Bytes proof_by_the_book(const std::string& secret, const std::vector<Bytes>& parts) {
+  Bytes text;
+  for (const Bytes& part : parts) {
+    for (int i = 0; i < 8; ++i)
+      text.push_back(static_cast<std::byte>(part.size() >> (8 * i)));
+    text.insert(text.end(), part.begin(), part.end());
+  }
+  Bytes proof(32);
+  unsigned size = 0;
+  ::HMAC(::EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+         reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+         reinterpret_cast<unsigned char*>(proof.data()), &size);
+  return proof;
+}
+
+TEST_F(HandshakeTest, ProofsAreAsTheFormatSays) {
+  auto [mine, theirs] = make_channel_pair(net.executor);
+  std::vector<Bytes> from_client, from_server;
+  net.executor.post([&, a = theirs.get(), c = mine.get()] {
+    group.start(forward(*a, *client, from_client, 2));
+    group.start(forward(*client, *a, from_server, 2));
+    group.start(receive_into(net.env(), *server, identity(2, "s"), server_saw));
+    group.start(greet_into(net.env(), *c, identity(1, "s"), client_saw));
+  });
+  net.executor.run_for(seconds(6));
+  ASSERT_EQ(server_code(), Code::kOk);
+  const auto shown = [](const flatbuffers::Vector<std::uint8_t>* bytes) {
+    const auto all = std::as_bytes(std::span(bytes->data(), bytes->size()));
+    return Bytes(all.begin(), all.end());
+  };
+  const Bytes client_proof =
+      shown(flatbuffers::GetRoot<wire::HelloProof>(from_client[1].data())->proof());
+  EXPECT_EQ(client_proof, proof_by_the_book("s", {to_bytes("mooncake client v1"), from_client[0],
+                                                  from_server[0]}));
+  EXPECT_EQ(shown(flatbuffers::GetRoot<wire::HelloDone>(from_server[1].data())->proof()),
+            proof_by_the_book("s", {to_bytes("mooncake server v1"), from_client[0], from_server[0],
+                                    client_proof}));
 }
 
 TEST_F(HandshakeTest, MoreThanFourKilobytesBeforeTheProofAreRefused) {

@@ -322,7 +322,9 @@ TEST_F(Http, ClientErrorsNameTheUrl) {
   server.reset();
   EXPECT_EQ(request("GET", here).error().code(), Code::kUnreachable);
   EXPECT_EQ(request("GET", here, "", 0s).error().code(), Code::kDeadlineExceeded);
-  EXPECT_EQ(request("GET", "http://no.such.host.invalid/").error().code(), Code::kUnreachable);
+  // No DNS server is asked for a label of more than 63 characters.
+  EXPECT_EQ(request("GET", "http://" + std::string(64, 'a') + "/").error().code(),
+            Code::kUnreachable);
   EXPECT_EQ(request("GET", "https://h/").error().code(), Code::kInvalidArgument);
   EXPECT_EQ(request("G T", here).error().code(), Code::kInvalidArgument);
 }

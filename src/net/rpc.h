@@ -47,7 +47,7 @@ class ServerCall {
   virtual const PeerInfo& connection() const = 0;
   virtual std::uint64_t trace_id() const = 0;
   // Leader epoch of the request's frame. A server that knows a higher one answers kStaleEpoch
-  // before the handler is called; a higher one than known raises Options::epoch.
+  // before the handler is called; what a request claims never raises what the server knows.
   virtual base::Epoch epoch() const = 0;
 
   // Takes exactly `size` bytes of the message's data frames and its end. Must be awaited before the
@@ -71,7 +71,7 @@ class RpcServer {
     Identity identity;
     RpcLimits limits;
     // Highest leader epoch this process knows; goes out in each frame. May be null.
-    base::Epoch* epoch = nullptr;
+    const base::Epoch* epoch = nullptr;
   };
   static std::unique_ptr<RpcServer> create(os::Env env, Options options);
   virtual ~RpcServer() = default;

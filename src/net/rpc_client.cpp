@@ -106,7 +106,7 @@ class Client final : public RpcClient {
 
   Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) override;
   void cancel_calls() override;
-  bool connected() const override { return link_ != nullptr; }
+  bool connected() const override { return link_ && !link_->channel->closed(); }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }
@@ -186,7 +186,7 @@ void Client::add(const std::shared_ptr<Call>& call) {
   // The timer is cancelled when the call ends, and call() holds it until then.
   call->timer = env_.executor.run_at(call->options.deadline,
                                      [late = call.get()] { late->client.end_late(*late); });
-  if (link_) {
+  if (connected()) {
     send(call);
   } else if (!std::exchange(connecting_, true)) {
     tasks_.start(connect());

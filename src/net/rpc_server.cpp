@@ -253,7 +253,6 @@ std::optional<Error> Server::refusal(const Connection& connection, const FrameHe
       return Error(Code::kStaleEpoch,
                    fmt::format("epoch {} is over, {} is known here", header.epoch, known));
     }
-    if (header.epoch > known) *options_.epoch = static_cast<base::Epoch>(header.epoch);
   }
   if (!handlers_.contains(header.method)) {
     return Error(Code::kNotSupported, fmt::format("method {:#06x}", header.method));

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +11,12 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <optional>
 #include <system_error>
 
 #include "net/asio_access.h"
+#include "net/send_queue.h"
 
 namespace mooncake::net {
 namespace {
@@ -25,115 +24,11 @@ namespace {
 using boost::system::error_code;
 using Socket = boost::asio::generic::stream_protocol::socket;
 
-constexpr std::size_t kReadAhead = 64u << 10;     // many small frames by one system call
-constexpr std::size_t kSmallRead = 16u << 10;     // rests of payloads below this go through it, too
-constexpr std::size_t kSmallSpan = 32u << 10;     // beside places below this, it takes what follows
-constexpr std::size_t kOutChunk = 64u << 10;      // small frames that wait to leave lie together
-constexpr std::size_t kSmallPiece = 16u << 10;    // pieces of sources below this are gathered
-constexpr std::size_t kMaxSystemCall = 1u << 20;  // bytes for one system call
-constexpr std::size_t kTurnBudget = 1u << 20;     // bytes copied before other work has its turn
-constexpr std::size_t kMaxPieces = 64;
+constexpr std::size_t kReadAhead = 64u << 10;  // many small frames by one system call
+constexpr std::size_t kSmallRead = 16u << 10;  // rests of payloads below this go through it, too
+constexpr std::size_t kSmallSpan = 32u << 10;  // beside places below this, it takes what follows
+constexpr std::size_t kTurnBudget = 1u << 20;  // bytes copied before other work has its turn
 constexpr std::size_t kMaxHeader = 252;
-
-constexpr std::array<std::byte, 64u << 10> kZeros{};
-
-// A frame whose payload is taken from its sender's memory as it leaves.
-struct Outgoing {
-  PayloadSource* source = nullptr;
-  std::size_t unasked = 0;          // bytes that the source was not asked for yet
-  base::ConstBuffer piece;          // asked for, not sent
-  std::vector<std::byte> gathered;  // small pieces, copied
-  std::size_t gathered_sent = 0;
-  bool abandoned = false;
-  std::optional<Result<void>> result;
-  std::coroutine_handle<> waiter;
-
-  bool all_asked() const { return unasked == 0; }
-  bool empty() const { return unasked == 0 && piece.empty() && gathered_sent == gathered.size(); }
-  base::ConstBuffer gathered_rest() const {
-    return base::ConstBuffer(gathered).subspan(gathered_sent);
-  }
-
-  // Copies small pieces together and stops at a large one. Directly before a system call.
-  void ask() {
-    if (!abandoned && !source->live()) abandoned = true;
-    if (abandoned) {
-      unasked += std::exchange(piece, {}).size();
-      return;
-    }
-    if (gathered_sent == gathered.size()) {
-      gathered.clear();
-      gathered_sent = 0;
-    }
-    while (piece.empty() && unasked > 0 && gathered.size() < kOutChunk) {
-      const base::ConstBuffer next = source->next(unasked);
-      assert(!next.empty() && next.size() <= unasked);
-      unasked -= next.size();
-      if (next.size() < kSmallPiece) {
-        gathered.insert(gathered.end(), next.begin(), next.end());
-      } else {
-        piece = next;
-      }
-    }
-  }
-
-  // Returns what is left of `sent`.
-  std::size_t advance(std::size_t sent) {
-    std::size_t step = std::min(sent, gathered_rest().size());
-    gathered_sent += step;
-    sent -= step;
-    step = std::min(sent, piece.size());
-    piece = piece.subspan(step);
-    sent -= step;
-    if (abandoned) {
-      step = std::min(sent, unasked);
-      unasked -= step;
-      sent -= step;
-    }
-    return sent;
-  }
-};
-
-// Bytes of ours, or a frame of a sender that waits.
-struct OutItem {
-  std::vector<std::byte> bytes;
-  std::size_t sent = 0;
-  Outgoing* frame = nullptr;
-};
-
-class Pieces {
- public:
-  // False when nothing more fits.
-  bool add(base::ConstBuffer bytes) {
-    if (bytes.empty()) return true;
-    const std::size_t size = std::min(bytes.size(), kMaxSystemCall - total_);
-    if (size > 0) {
-      iov_[count_++] = {const_cast<std::byte*>(bytes.data()), size};
-      total_ += size;
-    }
-    return size == bytes.size() && count_ < kMaxPieces;
-  }
-  bool add_zeros(std::size_t size) {
-    while (size > 0) {
-      const std::size_t step = std::min(size, kZeros.size());
-      if (!add(base::ConstBuffer(kZeros).first(step))) return false;
-      size -= step;
-    }
-    return true;
-  }
-  std::size_t total() const { return total_; }
-  msghdr message() {
-    msghdr result{};
-    result.msg_iov = iov_;
-    result.msg_iovlen = count_;
-    return result;
-  }
-
- private:
-  iovec iov_[kMaxPieces];
-  std::size_t count_ = 0;
-  std::size_t total_ = 0;
-};
 
 // The channel's life, which outlasts the Channel while Asio still holds a handler. The kernel gets
 // a pointer to memory of ours or of a user only inside a non-blocking call; across a suspension
@@ -142,9 +37,9 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
  public:
   Connection(Reactor& reactor, int fd, int family, PeerInfo peer)
       : reactor_(reactor),
-        socket_(*io_context_of(reactor), boost::asio::generic::stream_protocol(family, 0), fd),
         peer_(std::move(peer)),
-        buffer_(new std::byte[kReadAhead]) {}
+        buffer_(new std::byte[kReadAhead]),
+        socket_(*io_context_of(reactor), boost::asio::generic::stream_protocol(family, 0), fd) {}
 
   Result<void> send(FrameHeader header, base::ConstBuffers payload);
   static Task<Result<void>> send_from(std::shared_ptr<Connection> self, FrameHeader header,
@@ -185,11 +80,8 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   Result<std::size_t> read_into(PayloadSink& sink, std::size_t size);
 
   Result<void> check_send(FrameHeader& header, std::size_t size) const;
-  void append(base::ConstBuffer bytes);
   void flush_soon();
-  void gather(Pieces& pieces);
-  void consume(std::size_t sent);
-  void finish(Outgoing& frame, Result<void> result);
+  void wake(const std::vector<Outgoing*>& frames);
   void wait_writable();
 
   Error lost(int system_error) const;
@@ -197,20 +89,17 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   void check_for_stalls();
 
   Reactor& reactor_;
-  Socket socket_;
   const PeerInfo peer_;
-  std::uint8_t version_ = kFrameVersion;
+  std::uint8_t version_ = kHelloFrameVersion;
   std::optional<Error> closed_;
 
-  std::unique_ptr<std::byte[]> buffer_;
+  const std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t payload_left_ = 0;
   std::coroutine_handle<> reader_;
 
-  std::deque<OutItem> out_;
-  std::vector<std::byte> spare_;
-  std::size_t queued_ = 0;  // bytes of ours in out_
+  SendQueue out_;
   bool flush_scheduled_ = false;
   bool full_ = false;  // the socket takes nothing until it says so
 
@@ -218,6 +107,8 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   std::optional<base::TimePoint> reading_since_;  // waits for the rest of a frame
   std::optional<base::TimePoint> writing_since_;
   os::TimerId stall_timer_ = os::TimerId::kNone;
+
+  Socket socket_;  // made last: what throws before it leaves the descriptor to the caller
 };
 
 Error Connection::lost(int system_error) const {
@@ -307,8 +198,7 @@ Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
   assert(buffered() == 0);
   const std::span<std::byte> place = sink.prepare(size);
   assert(!place.empty() && place.size() <= size);
-  iovec iov[2] = {{place.data(), std::min(place.size(), kMaxSystemCall)},
-                  {buffer_.get(), kReadAhead}};
+  iovec iov[2] = {{place.data(), std::min(place.size(), kTurnBudget)}, {buffer_.get(), kReadAhead}};
   msghdr message{};
   message.msg_iov = iov;
   message.msg_iovlen = place.size() == size || place.size() < kSmallSpan ? 2 : 1;
@@ -378,29 +268,15 @@ Result<void> Connection::check_send(FrameHeader& header, std::size_t size) const
   return {};
 }
 
-void Connection::append(base::ConstBuffer bytes) {
-  if (out_.empty() || out_.back().frame ||
-      out_.back().bytes.size() + bytes.size() > std::max(kOutChunk, out_.back().bytes.capacity())) {
-    out_.emplace_back();
-    out_.back().bytes = std::exchange(spare_, {});
-  }
-  out_.back().bytes.insert(out_.back().bytes.end(), bytes.begin(), bytes.end());
-  queued_ += bytes.size();
-}
-
 Result<void> Connection::send(FrameHeader header, base::ConstBuffers payload) {
   const std::size_t size = base::total_size(payload);
   MC_CHECK(check_send(header, size));
-  if (queued_ + size > kMaxQueuedBytes) {
-    return fail(Code::kBusy, fmt::format("{}: {} bytes wait to leave", peer_.address, queued_));
+  if (out_.copied_bytes() + size > kMaxQueuedBytes) {
+    return fail(Code::kBusy,
+                fmt::format("{}: {} bytes wait to leave", peer_.address, out_.copied_bytes()));
   }
-  append(encode(header));
-  if (size > kOutChunk) {
-    out_.emplace_back();
-    out_.back().bytes.reserve(size);
-  }
-  for (base::ConstBuffer part : payload)
-    append(part);
+  out_.append(encode(header));
+  out_.append(payload, size);
   flush_soon();
   return {};
 }
@@ -408,14 +284,11 @@ Result<void> Connection::send(FrameHeader header, base::ConstBuffers payload) {
 Task<Result<void>> Connection::send_from(std::shared_ptr<Connection> self, FrameHeader header,
                                          PayloadSource& source, std::size_t size) {
   MC_CO_CHECK(self->check_send(header, size));
-  self->append(encode(header));
-  Outgoing frame;
-  frame.source = &source;
-  frame.unasked = size;
+  self->out_.append(encode(header));
   self->flush_soon();
   if (size == 0) co_return Result<void>();
-  self->out_.emplace_back();
-  self->out_.back().frame = &frame;
+  Outgoing frame(source, size);
+  self->out_.append(frame);
   struct Left {
     Outgoing& frame;
     bool await_ready() const noexcept { return frame.result.has_value(); }
@@ -438,7 +311,7 @@ void Connection::flush() {
     if (budget == 0) return flush_soon();
     const std::size_t before = budget;
     Pieces pieces;
-    gather(pieces);
+    out_.gather(pieces);
     msghdr message = pieces.message();
     const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) {
@@ -446,54 +319,17 @@ void Connection::flush() {
       if (errno != EAGAIN && errno != EWOULDBLOCK) return close(lost(errno));
     } else {
       writing_since_.reset();
-      consume(static_cast<std::size_t>(sent));
+      wake(out_.consume(static_cast<std::size_t>(sent)));
       budget = before - std::min(before, static_cast<std::size_t>(sent));
     }
     if (sent < 0 || static_cast<std::size_t>(sent) < pieces.total()) wait_writable();
   }
 }
 
-void Connection::gather(Pieces& pieces) {
-  for (OutItem& item : out_) {
-    if (!item.frame) {
-      if (!pieces.add(base::ConstBuffer(item.bytes).subspan(item.sent))) return;
-      continue;
-    }
-    Outgoing& frame = *item.frame;
-    frame.ask();
-    if (!pieces.add(frame.gathered_rest()) || !pieces.add(frame.piece)) return;
-    if (frame.abandoned && !pieces.add_zeros(frame.unasked)) return;
-    if (!frame.abandoned && !frame.all_asked()) return;
-  }
-}
-
-void Connection::consume(std::size_t sent) {
-  while (!out_.empty()) {
-    OutItem& item = out_.front();
-    if (item.frame) {
-      sent = item.frame->advance(sent);
-      if (!item.frame->empty()) return;
-      finish(*item.frame, {});
-    } else {
-      const std::size_t step = std::min(sent, item.bytes.size() - item.sent);
-      item.sent += step;
-      sent -= step;
-      queued_ -= step;
-      if (item.sent < item.bytes.size()) return;
-      if (item.bytes.capacity() <= kOutChunk) {
-        spare_ = std::move(item.bytes);
-        spare_.clear();
-      }
-    }
-    out_.pop_front();
-  }
-}
-
-void Connection::finish(Outgoing& frame, Result<void> result) {
-  frame.result.emplace(std::move(result));
-  frame.source = nullptr;
-  if (frame.waiter) {
-    reactor_.post([waiter = std::exchange(frame.waiter, nullptr)] { waiter.resume(); });
+void Connection::wake(const std::vector<Outgoing*>& frames) {
+  for (Outgoing* frame : frames) {
+    if (!frame->waiter) continue;
+    reactor_.post([waiter = std::exchange(frame->waiter, nullptr)] { waiter.resume(); });
   }
 }
 
@@ -516,12 +352,7 @@ void Connection::close(const Error& reason) {
   if (closed_) return;
   closed_.emplace(reason);
   if (reader_) reactor_.post([reader = std::exchange(reader_, nullptr)] { reader.resume(); });
-  for (OutItem& item : out_) {
-    if (item.frame) finish(*item.frame, fail(reason));
-  }
-  out_.clear();
-  spare_ = {};
-  queued_ = 0;
+  wake(out_.drop(reason));
   if (stall_timer_ != os::TimerId::kNone) reactor_.cancel(stall_timer_);
   // Last: a peer that sees the end finds that all here has been told before.
   error_code ignored;
@@ -587,11 +418,13 @@ class SocketChannel final : public Channel {
 
 Result<std::unique_ptr<Channel>> make_socket_channel(Reactor& reactor, int fd, int family,
                                                      PeerInfo peer) {
+  bool owned = false;
   try {
-    return std::make_unique<SocketChannel>(
-        std::make_shared<Connection>(reactor, fd, family, std::move(peer)));
+    auto connection = std::make_shared<Connection>(reactor, fd, family, std::move(peer));
+    owned = true;
+    return std::make_unique<SocketChannel>(std::move(connection));
   } catch (const std::exception& e) {
-    ::close(fd);
+    if (!owned) ::close(fd);
     return fail(Code::kSystemCall, std::string("socket: ") + e.what());
   }
 }

@@ -1,9 +1,11 @@
 // TCP: names and literals to sockets, sockets to channels.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -33,7 +35,11 @@ void set_option(int fd, int level, int name, T value) {
   (void)::setsockopt(fd, level, name, &value, sizeof value);
 }
 
+// A child of the host program must not keep our ports and connections open.
+void close_on_exec(int fd) { (void)::fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
 void tune(int fd) {
+  close_on_exec(fd);
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
@@ -219,7 +225,12 @@ Result<std::unique_ptr<Listener>> SocketNetwork::listen(const Address& at) {
     return fail(Code::kInvalidArgument,
                 fmt::format("listen on {}: {}", to_string(at), error.message()));
   }
-  return listen_on(found.begin()->endpoint(), at);
+  // Where a name has both, peers rather know the IPv4 address.
+  auto chosen = std::find_if(found.begin(), found.end(), [](const auto& entry) {
+    return entry.endpoint().protocol() == tcp::v4();
+  });
+  if (chosen == found.end()) chosen = found.begin();
+  return listen_on(chosen->endpoint(), at);
 }
 
 Result<std::unique_ptr<Listener>> SocketNetwork::listen_on(const tcp::endpoint& endpoint,
@@ -227,6 +238,7 @@ Result<std::unique_ptr<Listener>> SocketNetwork::listen_on(const tcp::endpoint& 
   tcp::acceptor acceptor(io());
   error_code error;
   acceptor.open(endpoint.protocol(), error);
+  if (!error) close_on_exec(acceptor.native_handle());
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error && endpoint.address().is_v6() && endpoint.address().is_unspecified()) {
     acceptor.set_option(boost::asio::ip::v6_only(false), error);

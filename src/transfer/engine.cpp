@@ -136,7 +136,7 @@ SegmentHandle EngineImpl::handle_of(const std::string& name, const net::Address&
   if (segment.peer.address != address) {
     segment.peer.address = address;
     segment.peer.incarnation = {};
-    segment.peer.same_process = address == address_;
+    segment.peer.same_process = address.port != 0 && address == address_;
     segment.peer.same_host = segment.peer.same_process;
     segment.keys.clear();
   }

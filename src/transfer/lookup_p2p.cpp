@@ -14,6 +14,9 @@ class P2pLookup final : public SegmentLookup {
       co_return fail(Code::kSegmentNotFound,
                      "'" + name + "': " + std::string(address.error().detail()));
     }
+    if (address->port == 0) {
+      co_return fail(Code::kSegmentNotFound, "'" + name + "': nobody is reached at port 0");
+    }
     co_return address;
   }
   base::Task<Result<void>> publish(std::string, net::Address, base::TimePoint) override {

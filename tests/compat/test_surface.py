@@ -1,8 +1,8 @@
-"""Proves that our Python names and signatures are those of the published package (surface.json), except for what
-missing.txt still lists; and that the list has no line too many.
+"""Proves that our Python names and signatures are those of the published package (surface.json),
+except for what missing.txt still lists; and that the list has no line too many.
 
-A name is "module.name" or "module.Class.member". Signatures are the first lines of docstrings for native functions,
-and what `inspect` says for Python ones.
+A name is "module.name" or "module.Class.member". Signatures are the first lines of docstrings for
+native functions, and what `inspect` says for Python ones.
 """
 
 import importlib
@@ -69,7 +69,7 @@ def test_a_name_is_there_or_listed_as_missing() -> None:
     lines = listed()
     assert len(lines) == len(set(lines)), "a name is listed twice"
     assert sorted(absent - set(lines)) == [], "neither there nor listed in missing.txt"
-    assert sorted(set(lines) - absent) == [], "there by now, or never wanted: delete from missing.txt"
+    assert sorted(set(lines) - absent) == [], "there, or never wanted: delete from missing.txt"
 
 
 def test_native_signatures_are_those_of_the_contract() -> None:

@@ -113,6 +113,8 @@ def test_a_small_sample_hits_as_an_unlimited_cache():
     assert report["store_put"]["bytes"] == report["blocks"]["missed"] * 4096
     for flow in ("store_get", "store_put", "handoff"):
         assert report[flow]["calls"] > 0 and report[flow]["p99_ms"] >= report[flow]["p50_ms"] > 0
+    flows = sum(report[flow]["bytes"] for flow in ("store_get", "store_put", "handoff"))
+    assert sum(path["bytes"] for path in report["paths"].values()) == flows
     assert report["memory"]["peak_bytes"] > 0
 
 
@@ -130,7 +132,7 @@ def test_the_table_is_for_people():
 
 
 def test_requests_larger_than_a_buffer_go_in_windows():
-    report = report_of(demo("--requests", "12", "--block-bytes", "4MiB", "--segment-size", "256MiB", "--json"))
+    report = report_of(demo("--requests", "4", "--block-bytes", "4MiB", "--segment-size", "128MiB", "--json"))
     assert report["handoff"]["calls"] > report["requests"]
 
 

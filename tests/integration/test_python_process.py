@@ -1,6 +1,7 @@
-"""Proves how a Python process with a store begins and ends: importing starts nothing; case C18 (Ctrl-C) with calls under
-way, with a dead Master and in setup; the end of the interpreter with an open store; a forked child; and the entry
-points, which become the bundled programs. Each runs a small program of its own and looks at its end.
+"""Proves how a Python process with a store begins and ends: importing starts nothing; case C18
+(Ctrl-C) with calls under way, with a dead Master and in setup; the end of the interpreter with an
+open store; a forked child; and the entry points, which become the bundled programs. Each test runs
+a small program of its own and looks at its end.
 """
 
 import os
@@ -47,8 +48,9 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @contextmanager
 def started(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A program that is running, and has said `ready`."""
+    pipe = subprocess.PIPE
     process = subprocess.Popen([sys.executable, "-c", OPEN + program, *arguments], text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdin=pipe, stdout=pipe, stderr=pipe)
     try:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
         yield process
@@ -121,11 +123,12 @@ except KeyboardInterrupt:
 
 
 def wait_until_it_waits(process: subprocess.Popen[str]) -> None:
-    """Returns when the main thread sleeps in a lock, which it does inside a call and nowhere else."""
+    """Returns when the main thread sleeps in a lock, which it does inside a call, nowhere else."""
     place = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/syscall")
     futex = {"x86_64": "202", "aarch64": "98"}[os.uname().machine]
     until = time.monotonic() + 20
-    while time.monotonic() < until and place.read_text().split()[0] != futex:
+    while place.read_text().split()[0] != futex:
+        assert time.monotonic() < until
         os.sched_yield()
 
 
@@ -155,12 +158,14 @@ sys.stdin.readline()
 assert store.get("a") == b"x"
 """, live_master.address) as process:
         live_master.process.send_signal(signal.SIGSTOP)
+        os.waitpid(live_master.process.pid, os.WUNTRACED)  # all its threads have stopped
         try:
             process.stdin.write("stopped\n")
             process.stdin.flush()
             wait_until_it_waits(process)
             process.send_signal(signal.SIGINT)
-            assert process.stdout.readline() == "interrupted\n"
+            line = process.stdout.readline()
+            assert line == "interrupted\n", process.stderr.read()
         finally:
             live_master.process.send_signal(signal.SIGCONT)
         _, said = process.communicate("goes on\n", timeout=30)
@@ -242,7 +247,7 @@ for _ in range(20):
         assert store.is_exist("a") == -600 and store.remove("a") == -600
         assert store.close() == 0
         assert store.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",
-                            "master_server_addr": "embedded"}) == 0
+                            "global_segment_size": "1MB", "master_server_addr": "embedded"}) == 0
         assert store.put("a", b"y") == 0 and store.get("a") == b"y"
         del store
         sys.exit(7)

@@ -1,5 +1,5 @@
-"""Proves the Python store's calls and codes (spec store 2.1 - 2.3), each against a Master in the process and one of its
-own: cases C10 (empty or missing), C27 and C33 (a dead Master), C34 (names that callers use)."""
+"""Proves the Python store's calls and codes, against a Master in the process and one of its own:
+cases C10 (empty or missing), C27 and C33 (a dead Master), C34 (names that callers use)."""
 
 import array
 import os
@@ -197,8 +197,9 @@ def test_the_published_positional_form() -> None:
     ("global_segment_size", "-1"), ("global_segment_size", 1000), ("local_buffer_size", "2TB"),
     ("local_buffer_size", 7), ("protocol", "carrier_pigeon"), ("protocol", "nvlink"),
     ("master_server_addr", "etcd://127.0.0.1:2379"), ("master_server_addr", "127.0.0.1:70000"),
-    ("ipc_socket_path", "@mooncake"), ("enable_ssd_offload", True), ("enable_ssd_offload", "perhaps"),
-    ("tenant_id", "somebody"), ("enable_client_http_server", "on"), ("client_http_port", 0),
+    ("ipc_socket_path", "@mooncake"), ("enable_ssd_offload", True),
+    ("enable_ssd_offload", "perhaps"), ("tenant_id", "somebody"),
+    ("enable_client_http_server", "on"), ("client_http_port", 0),
     ("timeout", "soon"), ("master_server_address", "127.0.0.1:1")])
 def test_c34_a_wrong_setting_fails_at_once_and_is_named(
         field: str, value: Any, capfd: pytest.CaptureFixture[str]) -> None:

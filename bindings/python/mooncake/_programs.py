@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def find(name: str) -> Path:
-    """The program `name`: in the installed package, or in the build tree that holds this package."""
+    """The program `name`: in the installed package, or in the build tree that holds it."""
     package = Path(__file__).absolute().parent
     places = [package / "bin" / name, package.parent.parent / "bin" / name]
     for place in places:

@@ -1,4 +1,4 @@
-"""`python -m mooncake.demo ARGS` is `mooncake demo ARGS`: a trace's blocks on the move, all checked."""
+"""`python -m mooncake.demo ARGS` is `mooncake demo ARGS`: a trace on the move, all checked."""
 
 import sys
 from typing import NoReturn

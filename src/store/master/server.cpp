@@ -102,7 +102,7 @@ void Server::apply(const Command& command, Effects& effects) {
 void Server::extend_epochs() {
   const std::uint64_t wanted = static_cast<std::uint32_t>(core_.wanted_limit());
   const auto now = static_cast<std::uint64_t>(env_.executor.clock().unix_seconds());
-  if (wanted > std::max<std::uint64_t>(now, static_cast<std::uint32_t>(epoch_)) + kEpochSlack) {
+  if (wanted > now + kEpochSlack) {
     if (!std::exchange(absurd_epoch_reported_, true)) {
       base::log_error("a client claims an epoch that would need the limit {}; it is not served",
                       wanted);

@@ -1,0 +1,94 @@
+// What waits to leave on a socket: copied bytes, and frames whose payload is taken from its
+// sender's memory at the last moment. For socket_channel.cpp.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <coroutine>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "mooncake/result.h"
+#include "net/channel.h"
+
+namespace mooncake::net {
+
+// Scattered bytes for one system call.
+class Pieces {
+ public:
+  // False when nothing more fits, or not all of this did.
+  bool add(base::ConstBuffer bytes);
+  bool add_zeros(std::size_t size);
+  std::size_t total() const { return total_; }
+  msghdr message();
+
+ private:
+  static constexpr std::size_t kMaxPieces = 64;
+  iovec iov_[kMaxPieces];
+  std::size_t count_ = 0;
+  std::size_t total_ = 0;
+};
+
+// The payload of one frame, in its sender's coroutine frame, which waits until `result` is there.
+class Outgoing {
+ public:
+  Outgoing(PayloadSource& source, std::size_t size) : source_(source), unasked_(size) {}
+
+  // Asks the source for what comes next; directly before a system call. Small pieces are copied
+  // together. False when pieces are full or the source has more than one large piece.
+  bool gather(Pieces& pieces);
+  // Returns what is left of `sent`.
+  std::size_t advance(std::size_t sent);
+  bool empty() const { return unasked_ == 0 && piece_.empty() && gathered_rest().empty(); }
+
+  std::optional<Result<void>> result;
+  std::coroutine_handle<> waiter;
+
+ private:
+  void ask();
+  base::ConstBuffer gathered_rest() const {
+    return base::ConstBuffer(gathered_).subspan(gathered_sent_);
+  }
+
+  PayloadSource& source_;
+  std::size_t unasked_;      // bytes that the source was not asked for yet
+  base::ConstBuffer piece_;  // asked for, not sent
+  std::vector<std::byte> gathered_;
+  std::size_t gathered_sent_ = 0;
+  bool abandoned_ = false;  // the rest are zeros
+};
+
+class SendQueue {
+ public:
+  // Copies.
+  void append(base::ConstBuffer bytes);
+  void append(base::ConstBuffers parts, std::size_t total);
+  // Refers to the frame until consume() or drop() names it.
+  void append(Outgoing& frame);
+
+  bool empty() const { return items_.empty(); }
+  std::size_t copied_bytes() const { return copied_bytes_; }
+
+  // What the next system call sends.
+  void gather(Pieces& pieces);
+  // Takes off what it has sent. The frames that have left, with their result set.
+  std::vector<Outgoing*> consume(std::size_t sent);
+  // Forgets all. The frames that have not left.
+  std::vector<Outgoing*> drop(const Error& reason);
+
+ private:
+  struct Item {
+    std::vector<std::byte> bytes;
+    std::size_t sent = 0;
+    Outgoing* frame = nullptr;
+  };
+
+  std::deque<Item> items_;
+  std::vector<std::byte> spare_;
+  std::size_t copied_bytes_ = 0;
+};
+
+}  // namespace mooncake::net

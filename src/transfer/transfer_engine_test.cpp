@@ -1,0 +1,216 @@
+// The blocking facade: options are checked before anything is opened, sources must be registered,
+// memory of its own comes registered and goes, a forked child is refused, and the destructor waits
+// for callers.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "mooncake/transfer.h"
+
+namespace mooncake {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::unique_ptr<TransferEngine> make(TransferOptions options = {}) {
+  auto engine = TransferEngine::create(options);
+  EXPECT_TRUE(engine) << engine.error().message();
+  return *std::move(engine);
+}
+
+std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
+
+TransferRequest request(Opcode opcode, void* source, SegmentHandle target, const void* there,
+                        std::uint64_t length) {
+  TransferRequest made;
+  made.opcode = opcode;
+  made.source = source;
+  made.target = target;
+  made.target_offset = address_of(there);
+  made.length = length;
+  return made;
+}
+
+TEST(TransferEngine, MovesBytesBetweenEngines) {
+  const auto one = make(), two = make();
+  EXPECT_NE(one->port(), 0);
+  EXPECT_EQ(one->local_name(), "127.0.0.1:" + std::to_string(one->port()));
+  std::vector<char> mine(100'000, 'a'), theirs(100'000, 'b');
+  ASSERT_TRUE(one->register_memory(mine.data(), mine.size()));
+  ASSERT_TRUE(two->register_memory(theirs.data(), theirs.size()));
+  const auto target = one->open_segment(two->local_name());
+  ASSERT_TRUE(target);
+  EXPECT_EQ(*one->open_segment(two->local_name()), *target);
+  EXPECT_EQ(*one->open_segment(one->local_name()), SegmentHandle::kLocal);
+  const TransferRequest requests[] = {
+      request(Opcode::kWrite, mine.data(), *target, theirs.data(), 1000),
+      request(Opcode::kRead, mine.data() + 1000, *target, theirs.data() + 50'000, 1000),
+      request(Opcode::kWrite, mine.data(), SegmentHandle::kLocal, mine.data() + 5000, 10),
+      request(Opcode::kRead, nullptr, *target, nullptr, 0)};
+  const TransferOutcome outcome = one->transfer(requests, 5s);
+  EXPECT_TRUE(outcome.ok()) << outcome.status.error().message();
+  EXPECT_TRUE(outcome.status);
+  EXPECT_EQ(outcome.codes, std::vector<std::int32_t>(4, 0));
+  EXPECT_EQ(outcome.bytes, 2010u);
+  EXPECT_EQ(outcome.bytes_by_path.at("tcp"), 2000u);
+  EXPECT_EQ(outcome.bytes_by_path.at("local"), 10u);
+  EXPECT_EQ(outcome.reasons.size(), 2u);
+  EXPECT_EQ(std::string_view(theirs.data(), 1001), std::string(1000, 'a') + "b");
+  EXPECT_EQ(std::string_view(mine.data() + 1000, 1000), std::string(1000, 'b'));
+}
+
+TEST(TransferEngine, RefusesSourcesThatAreNotRegistered) {
+  const auto engine = make();
+  std::vector<char> known(1000, 'a'), unknown(1000, 'b');
+  ASSERT_TRUE(engine->register_memory(known.data(), known.size()));
+  const TransferRequest requests[] = {
+      request(Opcode::kWrite, unknown.data(), SegmentHandle::kLocal, known.data(), 10),
+      request(Opcode::kRead, known.data() + 999, SegmentHandle::kLocal, known.data(), 2),
+      request(Opcode::kRead, known.data(), SegmentHandle::kLocal, unknown.data(), 10),
+      request(Opcode::kRead, known.data(), SegmentHandle::kLocal, known.data() + 10, 10)};
+  const TransferOutcome outcome = engine->transfer(requests, 5s);
+  EXPECT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.codes, (std::vector<std::int32_t>{-3, -3, -3, 0}));
+  ASSERT_FALSE(outcome.status);
+  EXPECT_EQ(outcome.status.error().code(), Code::kAddressNotRegistered);
+  EXPECT_NE(outcome.status.error().message().find("request 0 of 4: write 10 bytes"),
+            std::string::npos);
+}
+
+TEST(TransferEngine, NamesBadOptions) {
+  const auto message = [](TransferOptions options) {
+    const auto engine = TransferEngine::create(options);
+    EXPECT_FALSE(engine);
+    return engine ? std::string() : engine.error().message();
+  };
+  TransferOptions options;
+  options.local_name = "127.0.0.1:99999";
+  EXPECT_NE(message(options).find("local_name"), std::string::npos);
+  options = {};
+  options.metadata_server = "gopher://here";
+  EXPECT_NE(message(options).find("metadata_server"), std::string::npos);
+  const auto first = make();
+  options = {};
+  options.local_name = first->local_name();
+  const auto second = TransferEngine::create(options);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kAddressInUse);
+}
+
+TEST(TransferEngine, RegistrationsAreCounted) {
+  const auto engine = make();
+  std::vector<char> memory(8192);
+  ASSERT_TRUE(engine->register_memory(memory.data(), 8192));
+  ASSERT_TRUE(engine->register_memory(memory.data(), 4096));
+  EXPECT_EQ(engine->register_memory(reinterpret_cast<void*>(4096), 10).error().code(),
+            Code::kInvalidArgument);
+  ASSERT_TRUE(engine->unregister_memory(memory.data()));
+  ASSERT_TRUE(engine->unregister_memory(memory.data()));
+  EXPECT_EQ(engine->unregister_memory(memory.data()).error().code(), Code::kAddressNotRegistered);
+}
+
+TEST(TransferEngine, GivesMemoryOfItsOwn) {
+  TransferOptions options;
+  options.memory_budget = 4u << 20;
+  const auto engine = make(options);
+  const auto memory = engine->allocate_memory(3u << 20);
+  ASSERT_TRUE(memory);
+  std::memset(*memory, 1, 3u << 20);
+  EXPECT_EQ(engine->allocate_memory(3u << 20).error().code(), Code::kOutOfMemory);
+  char* const bytes = static_cast<char*>(*memory);
+  const TransferRequest copy =
+      request(Opcode::kWrite, bytes, SegmentHandle::kLocal, bytes + (2u << 20), 1000);
+  EXPECT_TRUE(engine->transfer({&copy, 1}, 5s).ok());
+  EXPECT_EQ(engine->free_memory(bytes + 1).error().code(), Code::kInvalidArgument);
+  ASSERT_TRUE(engine->free_memory(*memory));
+  EXPECT_FALSE(engine->free_memory(*memory));
+  EXPECT_TRUE(engine->allocate_memory(3u << 20));
+}
+
+TEST(TransferEngine, FailsWhereNobodyListens) {
+  const auto engine = make();
+  std::string gone;
+  {
+    const auto other = make();
+    gone = other->local_name();
+  }
+  EXPECT_EQ(engine->open_segment(gone, 2s).error().code(), Code::kUnreachable);
+  EXPECT_EQ(engine->open_segment("nonsense", 2s).error().code(), Code::kSegmentNotFound);
+}
+
+TEST(TransferEngine, IsFoundThroughAMetastore) {
+  TransferOptions options;
+  options.metadata_server = "memory://transfer_engine_test";
+  const auto one = make(options), two = make(options);
+  EXPECT_TRUE(one->open_segment(two->local_name()));
+  EXPECT_EQ(one->open_segment("127.0.0.1:1", 2s).error().code(), Code::kSegmentNotFound);
+}
+
+// Every call of the child fails with an error that says why, and its copy of the engine goes
+// without waiting for threads that it doesn't have.
+TEST(TransferEngine, IsRefusedToAForkedChild) {
+  auto engine = make();
+  std::vector<char> memory(4096);
+  ASSERT_TRUE(engine->register_memory(memory.data(), memory.size()));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const TransferRequest copy =
+        request(Opcode::kRead, memory.data(), SegmentHandle::kLocal, memory.data() + 10, 10);
+    const TransferOutcome outcome = engine->transfer({&copy, 1}, 1s);
+    if (outcome.status || outcome.status.error().code() != Code::kNotReady) ::_exit(1);
+    const auto refused = [](const auto& result) {
+      return !result && result.error().code() == Code::kNotReady &&
+             result.error().message().find("fork") != std::string::npos;
+    };
+    if (!refused(engine->register_memory(memory.data(), 10))) ::_exit(2);
+    if (!refused(engine->unregister_memory(memory.data()))) ::_exit(3);
+    if (!refused(engine->allocate_memory(4096))) ::_exit(4);
+    if (!refused(engine->open_segment("127.0.0.1:1"))) ::_exit(5);
+    engine.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_TRUE(engine->unregister_memory(memory.data()));
+}
+
+// A peer that accepts and says nothing keeps a call waiting; it ends when the engine goes.
+TEST(TransferEngine, TheDestructorEndsCallsAndWaitsForThem) {
+  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(at);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(::listen(listener, 1), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+
+  auto engine = make();
+  Result<SegmentHandle> opened = fail(Code::kInternal);
+  std::thread caller([&opened, &at, raw = engine.get()] {
+    opened = raw->open_segment("127.0.0.1:" + std::to_string(ntohs(at.sin_port)), 60s);
+  });
+  const int accepted = ::accept(listener, nullptr, nullptr);  // the call is under way
+  const auto before = std::chrono::steady_clock::now();
+  engine.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
+  caller.join();
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), Code::kCancelled) << opened.error().message();
+  ::close(accepted);
+  ::close(listener);
+}
+
+}  // namespace
+}  // namespace mooncake
