@@ -63,8 +63,8 @@ TEST(Messages, PublishesAreRead) {
 }
 
 TEST(Messages, MountsAreRead) {
-  const Result<Request> request =
-      parse_request(Method::kMount, mount_message(7, 3, 55, {{.id = 4}, {.id = 5}}));
+  const net::Bytes body = mount_message(7, 3, 55, {{.id = 4}, {.id = 5}});
+  const Result<Request> request = parse_request(Method::kMount, body);
   ASSERT_TRUE(request) << request.error().message();
   EXPECT_EQ(request->command.newest_epoch, Epoch{55});
   EXPECT_EQ(request->command.client_name, "client");
