@@ -31,6 +31,17 @@ Result<const Table*> verified(base::ConstBuffer body) {
   return flatbuffers::GetRoot<Table>(body.data());
 }
 
+// The verifier looks at the place of a vector, but not at how its elements are aligned.
+template <typename... Vectors>
+Result<void> check_aligned(const Vectors*... vectors) {
+  const auto aligned = [](const auto* vector) {
+    return vector == nullptr ||
+           reinterpret_cast<std::uintptr_t>(vector->Data()) % alignof(std::uint64_t) == 0;
+  };
+  if (!(aligned(vectors) && ...)) return malformed("a vector is not aligned");
+  return {};
+}
+
 Result<ClientId> client_of(std::uint64_t value) {
   if (value == 0) return malformed("client 0");
   return static_cast<ClientId>(value);
@@ -100,6 +111,7 @@ Result<Request> parse_mount(base::ConstBuffer body) {
 
 Result<Request> parse_unmount(base::ConstBuffer body) {
   MC_TRY(const wire::UnmountRequest* table, verified<wire::UnmountRequest>(body));
+  MC_CHECK(check_aligned(table->segments(), table->incarnations()));
   Request request;
   request.command.kind = CommandKind::kUnmount;
   MC_TRY(request.command.client, client_of(table->client()));
@@ -120,6 +132,7 @@ Result<Request> parse_unmount(base::ConstBuffer body) {
 
 Result<Request> parse_heartbeat(base::ConstBuffer body) {
   MC_TRY(const wire::HeartbeatRequest* table, verified<wire::HeartbeatRequest>(body));
+  MC_CHECK(check_aligned(table->prepared()));
   Request request;
   request.command.kind = CommandKind::kHeartbeat;
   MC_TRY(request.command.client, client_of(table->client()));
@@ -138,6 +151,7 @@ Result<Request> parse_heartbeat(base::ConstBuffer body) {
 
 Result<Request> parse_grant(base::ConstBuffer body) {
   MC_TRY(const wire::GrantRequest* table, verified<wire::GrantRequest>(body));
+  MC_CHECK(check_aligned(table->sizes()));
   Request request;
   request.command.kind = CommandKind::kGrant;
   MC_CHECK(read_numbers(table, request));
@@ -153,6 +167,7 @@ Result<Request> parse_grant(base::ConstBuffer body) {
 
 Result<Request> parse_finish(base::ConstBuffer body, CommandKind kind) {
   MC_TRY(const wire::FinishRequest* table, verified<wire::FinishRequest>(body));
+  MC_CHECK(check_aligned(table->versions(), table->segment_incarnations()));
   Request request;
   request.command.kind = kind;
   MC_CHECK(read_numbers(table, request));
