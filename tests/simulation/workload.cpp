@@ -111,7 +111,10 @@ class Run {
         cluster_.kill_client(victim);
         break;
       case 3:
-        freeze(cluster_.master_host(), cluster_.master_life(), 10 + random_.below(1500), "master");
+        if (cluster_.master_up()) {
+          freeze(cluster_.master_host(), cluster_.master_life(), 10 + random_.below(1500),
+                 "master");
+        }
         break;
       case 4:
         note("master killed");
