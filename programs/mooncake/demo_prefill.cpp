@@ -14,6 +14,12 @@ namespace {
 // Of one hand-off. The parent gives up on a request that stands still for longer.
 constexpr std::chrono::milliseconds kHandOffTimeout{20'000};
 
+// Else each request would take as long as a call may, and the run would seem to go on.
+bool does_not_answer(std::int32_t code) {
+  return code == code_info(Code::kUnreachable).store ||
+         code == code_info(Code::kDeadlineExceeded).store;
+}
+
 class Stopwatch {
  public:
   std::uint64_t microseconds() const {
@@ -61,7 +67,7 @@ Result<void> PrefillNode::serve(const Work& work) {
     }
     const std::uint64_t computed_from = std::clamp(hits, window.first, window.end());
     compute(window, computed_from);
-    put(window, computed_from, report);
+    MC_CHECK(put(window, computed_from, report));
     control_.send_all(report);
     if (work.corruption) corrupt(window, *work.corruption);
     MC_CHECK(hand_off(window, window.end() == blocks));
@@ -111,8 +117,8 @@ void PrefillNode::compute(const Window& window, std::uint64_t from) {
   }
 }
 
-void PrefillNode::put(const Window& window, std::uint64_t from, Stored& report) {
-  if (from >= window.end()) return;
+Result<void> PrefillNode::put(const Window& window, std::uint64_t from, Stored& report) {
+  if (from >= window.end()) return {};
   std::vector<ConstBytes> places;
   for (std::uint64_t position = from; position < window.end(); ++position) {
     places.push_back(node_.place(0, position - window.first));
@@ -130,11 +136,17 @@ void PrefillNode::put(const Window& window, std::uint64_t from, Stored& report) 
   for (std::int32_t code : codes) {
     if (code == 0) {
       ++stored;
+    } else if (does_not_answer(code)) {
+      return fail(Code::kUnreachable,
+                  fmt::format("the Store does not answer: put of request {} "
+                              "ended with code {} after {:.1f} s",
+                              window.request, code, static_cast<double>(microseconds) / 1e6));
     } else {
       ++report.not_stored[code];
     }
   }
   report.put = {stored * node_.setup().block_bytes, microseconds};
+  return {};
 }
 
 void PrefillNode::corrupt(const Window& window, const Corruption& corruption) {

@@ -34,7 +34,8 @@ class PrefillNode {
   // Reads the window's blocks before `hits` and returns where the prefix ends after all.
   std::uint64_t read(const Window& window, std::uint64_t hits, Stored& report);
   void compute(const Window& window, std::uint64_t from);
-  void put(const Window& window, std::uint64_t from, Stored& report);
+  // What finds no room is counted; a Store that does not answer is an error.
+  Result<void> put(const Window& window, std::uint64_t from, Stored& report);
   Result<void> hand_off(const Window& window, bool last);
   void corrupt(const Window& window, const Corruption& corruption);
 
