@@ -18,6 +18,8 @@ net::Bytes encode_describe(std::span<const AskedRange> ranges) {
 
 Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, std::size_t asked) {
   MC_TRY(const auto* const reply, verified<wire::DescribeReply>(body, "DescribeReply"));
+  if (!is_aligned(reply->regions()))
+    return fail(Code::kProtocolError, "DescribeReply is malformed");
   const std::size_t count = reply->regions() ? reply->regions()->size() : 0;
   if (count != asked) {
     return fail(Code::kProtocolError,
@@ -35,6 +37,9 @@ Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, st
 
 Result<net::Bytes> answer_describe(const memory::Registry& registry, base::ConstBuffer body) {
   MC_TRY(const auto* const request, verified<wire::DescribeRequest>(body, "DescribeRequest"));
+  if (!is_aligned(request->ranges())) {
+    return fail(Code::kProtocolError, "DescribeRequest is malformed");
+  }
   const std::size_t count = request->ranges() ? request->ranges()->size() : 0;
   if (count > kMaxDescribed) {
     return fail(Code::kInvalidArgument,

@@ -3,6 +3,8 @@
 
 #include <flatbuffers/flatbuffers.h>
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/buffers.h"
@@ -20,6 +22,13 @@ Result<const Table*> verified(base::ConstBuffer body, std::string_view what) {
     return fail(Code::kProtocolError, std::string(what) + " is malformed");
   }
   return flatbuffers::GetRoot<Table>(body.data());
+}
+
+// Whether a vector of structs with 64-bit members lies as they need it: the verifier looks at the
+// place of a vector, but not at the alignment of its elements.
+template <typename Vector>
+bool is_aligned(const Vector* vector) {
+  return !vector || reinterpret_cast<std::uintptr_t>(vector->Data()) % alignof(std::uint64_t) == 0;
 }
 
 inline base::ConstBuffer bytes_of(const flatbuffers::FlatBufferBuilder& builder) {

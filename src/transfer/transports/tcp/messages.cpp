@@ -53,7 +53,7 @@ std::vector<std::uint8_t> records_of(std::span<const Slice> slices) {
 template <typename Request>
 Result<TransferMessage> decode_ranges(const Request& request) {
   const auto* const ranges = request.ranges();
-  if (!request.attempt() || !ranges || ranges->size() == 0) {
+  if (!request.attempt() || !ranges || ranges->size() == 0 || !is_aligned(ranges)) {
     return fail(Code::kProtocolError, "a transfer without attempt or ranges");
   }
   if (ranges->size() > kMaxRequestRanges) {
