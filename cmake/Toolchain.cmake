@@ -20,8 +20,11 @@ set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
 find_program(MC_CCACHE ccache)
 if(MC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER ${MC_CCACHE})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${MC_CCACHE})
+  # Paths below the source folder are cached as relative ones, so that clones share the cache.
+  set(_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros ${MC_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
 endif()
 
 include(CheckLinkerFlag)
