@@ -4,6 +4,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <list>
@@ -57,8 +58,18 @@ HttpResponse text_response(int status, std::string body) {
   return response;
 }
 
+// A body in another coding would be taken for no body, and its bytes for the next request.
+bool has_unknown_coding(const Request& request) {
+  const auto [first, last] = request.equal_range(http::field::transfer_encoding);
+  return std::any_of(first, last,
+                     [](const auto& field) { return !beast::iequals(field.value(), "chunked"); });
+}
+
 // What to answer when reading failed; nothing when nobody is there to read it.
 std::optional<HttpResponse> answer_to(const error_code& error) {
+  if (error == boost::system::errc::not_supported) {
+    return text_response(501, "no other transfer coding than chunked is known");
+  }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return text_response(431, "header is too large");
   }
@@ -271,6 +282,9 @@ Task<error_code> Server::read(Session& session, Parser& parser) {
   error = co_await await_io<error_code>(env_.executor, [&](auto done) {
     http::async_read_header(session.stream, session.buffer, parser, done);
   });
+  if (!error && has_unknown_coding(parser.get())) {
+    error = make_error_code(boost::system::errc::not_supported);
+  }
   if (error || parser.is_done()) co_return error;
   if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     http::response<http::empty_body> go_on(http::status::continue_, 11);

@@ -206,6 +206,20 @@ TEST_F(Http, MalformedRequestsAreRefused) {
   EXPECT_EQ(request("GET", url("/echo"))->status, 200);
 }
 
+TEST_F(Http, UnknownTransferCodingsAreRefused) {
+  serve();
+  for (const char* coding : {"gzip", "identity", "gzip, chunked", "chunked, gzip", "",
+                             "gzip\r\nTransfer-Encoding: chunked", "gzip\r\nContent-Length: 4"}) {
+    // What follows the header must not be answered as a request of its own.
+    const std::string text = raw("PUT /echo HTTP/1.1\r\nTransfer-Encoding: " + std::string(coding) +
+                                 "\r\n\r\nGET /echo HTTP/1.1\r\n\r\n");
+    EXPECT_EQ(text.substr(0, 12), "HTTP/1.1 501") << coding;
+    EXPECT_EQ(text.find("HTTP/1.1", 1), std::string::npos) << text;
+  }
+  EXPECT_EQ(raw("PUT /echo HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n").substr(0, 12),
+            "HTTP/1.1 200");
+}
+
 TEST_F(Http, WhoAsksMayGoOn) {
   serve({.max_body = 100});
   RawSocket socket(address);
