@@ -1,5 +1,7 @@
-// Two ends of a connection inside one process. A payload from a source is copied once, from the
-// sender's memory into the receiver's, by the receiver's task.
+// A payload from a source is copied once, from the sender's memory into the receiver's, by the
+// receiver's task.
+#include "net/channel_pair.h"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,8 +12,6 @@
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "net/sim_network.h"
 
 namespace mooncake::net {
 namespace {

@@ -1,13 +1,15 @@
 // The two ends of an in-process connection: frames arrive whole and in order, payloads from sources
 // go straight into sinks in bounded steps, and closing ends every waiter and lets go of every
 // source.
+#include "net/channel_pair.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <string>
 #include <vector>
 
-#include "net/sim_network.h"
+#include "os/sim_executor.h"
 
 namespace mooncake::net {
 namespace {

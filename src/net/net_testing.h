@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "net/channel_pair.h"
 #include "net/rpc.h"
 #include "net/runtime.h"
 #include "net/sim_network.h"

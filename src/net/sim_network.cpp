@@ -6,6 +6,8 @@
 #include <cassert>
 #include <deque>
 #include <map>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "net/sim_wire.h"

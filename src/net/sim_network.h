@@ -1,22 +1,15 @@
-// In-process channels: perfect ones for embedded mode, and a simulated network with faults for
-// tests.
+// A simulated network with faults, for tests.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "base/random.h"
 #include "net/network.h"
 #include "os/sim_executor.h"
 
 namespace mooncake::net {
-
-// Two ends of one connection between components on one executor. Payloads are copied once, in
-// steps.
-std::pair<std::unique_ptr<Channel>, std::unique_ptr<Channel>> make_channel_pair(
-    os::Executor& executor);
 
 // What the simulated wire may do. Probabilities are per message. A stream loses nothing by itself:
 // a lost message is one whose connection broke, and what had been sent may still be acted upon,
