@@ -3,7 +3,6 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 
@@ -55,9 +54,9 @@ LogLevel log_level() { return current_level.load(std::memory_order_relaxed); }
 
 void write_log(LogLevel level, std::string_view text) {
   if (level == LogLevel::kOff) return;
-  std::string line = escape(text.substr(0, kMaxText));
+  std::string line = escape(utf8_prefix(text, kMaxText));
   if (text.size() > kMaxText || line.size() > kMaxText) {
-    line.resize(std::min(line.size(), kMaxText));
+    line.resize(utf8_prefix(line, kMaxText).size());
     line += "...";
   }
   logger().log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));

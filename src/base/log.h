@@ -11,8 +11,9 @@ namespace mooncake::base {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 
-// Lines go to stderr, one write each, control characters escaped and cut after 4000 bytes. Default
-// level: kWarning for the library, programs choose. Any thread.
+// Lines go to stderr, one write each, always UTF-8: control characters and other bytes are escaped.
+// They are cut after 4000 bytes. Default level: kWarning for the library, programs choose. Any
+// thread.
 void set_log_level(LogLevel level);
 LogLevel log_level();
 void write_log(LogLevel level, std::string_view text);

@@ -64,6 +64,9 @@ TEST_F(Log, HostileTextStaysOneBoundedLine) {
   EXPECT_LE(line.size(), 4096u);
   EXPECT_TRUE(line.ends_with("...\n"));
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+  write_log(LogLevel::kError, "peer \xFF\xFE h\xC3\xB6st");
+  line = captured.packet();
+  EXPECT_TRUE(line.ends_with("peer \\xff\\xfe h\xC3\xB6st\n")) << line;
   EXPECT_EQ(captured.packet(), "");
 }
 

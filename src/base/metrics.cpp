@@ -13,6 +13,8 @@
 #include <string_view>
 #include <variant>
 
+#include "base/text.h"
+
 namespace mooncake::base {
 
 namespace {
@@ -45,7 +47,7 @@ std::string escape_help(std::string_view text) {
 
 std::string escape_label(std::string_view text) {
   std::string result;
-  for (const char c : escape_help(text)) {
+  for (const char c : escape_help(to_utf8(text))) {
     if (c == '"') result += '\\';
     result += c;
   }

@@ -64,7 +64,8 @@ class MetricsRegistry {
   void gauges(const std::string& name, const std::string& help,
               std::function<std::vector<std::pair<Labels, double>>()> read);
 
-  // Prometheus text format 0.0.4.
+  // Prometheus text format 0.0.4. Values of labels may be any bytes: what is not UTF-8 becomes
+  // U+FFFD.
   std::string expose() const;
 
  private:

@@ -48,6 +48,13 @@ TEST(Metrics, ExposesTheTextFormat) {
             "segment_bytes{segment=\"b\",host=\"y\"} 1e+21\n");
 }
 
+TEST(Metrics, LabelsAreUtf8WhateverTheyWere) {
+  MetricsRegistry registry;
+  registry.counter("n", "", {{"a", "\xFF\xC3\xB6\"\xC3"}}).add();
+  EXPECT_NE(registry.expose().find("n{a=\"\xEF\xBF\xBD\xC3\xB6\\\"\xEF\xBF\xBD\"} 1\n"),
+            std::string::npos);
+}
+
 TEST(Metrics, ValuesBeyondNumbersHaveTheirWords) {
   MetricsRegistry registry;
   registry.gauge("a", "", [] { return std::nan(""); });
