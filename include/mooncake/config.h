@@ -23,6 +23,7 @@ enum class SettingType : std::uint8_t {
   kText,
   kChoice,   // one of `allowed`, separated by '|'
   kAddress,  // host, host:port, [v6]:port
+  kHost,     // host name, IPv4 or IPv6 literal without a port; never empty
 };
 
 // How far a setting is served. Knobs of the published package that this product does not need are
@@ -52,8 +53,9 @@ struct SettingInputs {
   // argv without the program: -port=1, --port 1, -name, --noname. --help and --version are the
   // caller's business. What isn't a known flag is an error.
   std::vector<std::string> flags;
-  // Flat key -> value, as from parse_config_file(). An unknown key gives a notice.
+  // Flat key -> value, as from parse_config_file(). An unknown key is an error.
   std::map<std::string, std::string> file;
+  std::string file_name;  // where it was read, for messages
   // Usually from process_environment(); variables that the table doesn't name are passed over, and
   // an empty one counts as not set.
   std::map<std::string, std::string> environment;
@@ -74,11 +76,11 @@ class Settings {
   double real(std::string_view name) const;
   std::uint64_t bytes(std::string_view name) const;
   std::chrono::milliseconds duration(std::string_view name) const;
-  const std::string& text(std::string_view name) const;  // kText, kChoice, kAddress
+  const std::string& text(std::string_view name) const;  // kText, kChoice, kAddress, kHost
 
   SettingSource source(std::string_view name) const;
-  // One line for each knob that was given but is not needed here, and for unknown names in the file
-  // or in arguments. Say them once, at start.
+  // One line for each knob that was given but is not needed here, and one for all unknown names in
+  // arguments. Say them once, at start.
   const std::vector<std::string>& notices() const { return notices_; }
 
   struct Row {
@@ -112,8 +114,8 @@ std::string help_text(std::string_view program, std::span<const Setting> table);
 std::string docs_table(std::span<const Setting> table);
 
 // YAML or JSON, flat, by the file's extension (.yaml, .yml, .json). `content` is the file's text,
-// at most 1 MiB. A key without a value (null) counts as not given; lists and nested tables are
-// errors.
+// at most 1 MiB. A key without a value (null), a list and a nested table are errors, which name the
+// file and the key.
 Result<std::map<std::string, std::string>> parse_config_file(std::string_view path,
                                                              std::string_view content);
 // The variables of this process that a table names and that aren't empty.

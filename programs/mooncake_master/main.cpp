@@ -36,6 +36,7 @@ Result<Settings> read_settings(const std::vector<std::string>& flags) {
   Result<std::string> content = os::system_disk().read(path);
   if (!content) return fail(std::move(content).error().with_context("config_path"));
   MC_TRY(inputs.file, parse_config_file(path, *content));
+  inputs.file_name = path;
   return Settings::resolve(table, inputs);
 }
 
@@ -48,12 +49,12 @@ void apply_log_level(const std::string& level) {
                                            : LogLevel::kOff);
 }
 
-// Says which flag moves a port that is taken.
-Error with_way_out(Error error, std::string_view flag) {
+// Says which flags gave the address, and which one moves a port that is taken.
+Error with_way_out(Error error, std::string_view host, std::string_view port) {
   const bool taken = error.code() == Code::kAddressInUse;
   return std::move(error).with_context(
-      taken ? fmt::format("-{} (choose another port with -{}=N)", flag, flag)
-            : fmt::format("-{}", flag));
+      taken ? fmt::format("-{} (choose another port with -{}=N)", port, port)
+            : fmt::format("-{}, -{}", host, port));
 }
 
 // Everything that serves, in the order in which it is bound; ended in the reverse order.
@@ -71,14 +72,14 @@ class Program {
     MC_TRY(http_, net::HttpServer::create(runtime_->env()));
     master::add_master_routes(*http_, *master_);
     Result<net::Address> at = http_->listen(config_.http);
-    if (!at) return fail(with_way_out(std::move(at).error(), "metrics_port"));
+    if (!at) return fail(with_way_out(std::move(at).error(), "metrics_host", "metrics_port"));
     config_.http = *at;
     if (config_.serve_metadata) {
       MC_CHECK(start_metadata());
     }
     auto bound = os::run_blocking(runtime_->env().executor, listen(this));
     if (!bound) return fail(Code::kInternal, "the reactor stopped");
-    if (!*bound) return fail(with_way_out(std::move(*bound).error(), "rpc_port"));
+    if (!*bound) return fail(with_way_out(std::move(*bound).error(), "rpc_address", "rpc_port"));
     config_.rpc = **bound;
     return {};
   }
@@ -90,7 +91,9 @@ class Program {
     MC_TRY(metadata_, net::HttpServer::create(runtime_->env()));
     metastore::add_metadata_routes(*metadata_, std::make_shared<metastore::MetadataMap>());
     Result<net::Address> at = metadata_->listen(config_.metadata);
-    if (!at) return fail(with_way_out(std::move(at).error(), "http_metadata_server_port"));
+    if (!at)
+      return fail(with_way_out(std::move(at).error(), "http_metadata_server_host",
+                               "http_metadata_server_port"));
     return {};
   }
   static base::Task<Result<net::Address>> listen(Program* program) {
@@ -134,7 +137,6 @@ int run(const std::vector<std::string>& flags) {
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-  signal(SIGPIPE, SIG_IGN);
 
   Program program(*config);
   if (Result<void> started = program.start(); !started) {
@@ -153,6 +155,9 @@ int run(const std::vector<std::string>& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A peer that is gone and a limit on the size of files are errors of a call, which names them.
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   const std::vector<std::string> flags(argv + 1, argv + argc);
   for (const std::string& flag : flags) {
     if (flag == "--help" || flag == "-help" || flag == "-h") {

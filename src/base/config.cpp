@@ -64,36 +64,43 @@ Result<Given> choose(const Setting& setting, const std::string* flag, const Sett
   return Given{setting.fallback, SettingSource::kDefault, setting.name};
 }
 
+// "the config file 'm.yaml'"
+std::string file_text(const SettingInputs& inputs) {
+  return inputs.file_name.empty() ? "the config file"
+                                  : "the config file " + quote(inputs.file_name);
+}
+
 // Where to look for the value at fault, when that isn't the command line.
-std::string origin_text(const Given& given) {
+std::string origin_text(const Given& given, const SettingInputs& inputs) {
   if (given.source == SettingSource::kEnvironment) {
     return fmt::format(" (environment variable {})", given.key);
   }
   if (given.source == SettingSource::kFile)
-    return fmt::format(" (key '{}' of the file)", given.key);
+    return fmt::format(" (key '{}' of {})", given.key, file_text(inputs));
   return {};
 }
 
-// Parses a value and holds it against what is served. `standard` is the parsed default.
-Result<base::SettingValue> accept(const Setting& setting, const Given& given,
-                                  const base::SettingValue& standard) {
-  auto value = parse_value(setting, given.text);
+// Parses a value and holds it against what is served. `standard` is the parsed default, `origin`
+// says who gave the value.
+Result<base::SettingValue> accept(const Setting& setting, std::string_view text,
+                                  const base::SettingValue& standard, std::string_view origin) {
+  auto value = parse_value(setting, text);
   if (!value) {
     const Error& error = value.error();
-    return fail(error.code(), std::string(error.detail()) + origin_text(given));
+    return fail(error.code(), fmt::format("{}{}", error.detail(), origin));
   }
   if (setting.support == Support::kRefused && !base::means_the_same(setting, *value, standard)) {
     return fail(
         Code::kNotSupported,
         fmt::format("{}: {} is not served{}; it would change: {}. Leave it at {}", setting.name,
-                    quote(given.text), origin_text(given), setting.help, quote(setting.fallback)));
+                    quote(text), origin, setting.help, quote(setting.fallback)));
   }
   return value;
 }
 
-// One notice for all names of `given` that the table lacks.
-void note_unknown(std::span<const Setting> table, const std::map<std::string, std::string>& given,
-                  bool file, std::vector<std::string>& notices) {
+// The names of `given` that the table lacks, each with its nearest; empty when there is none.
+std::string unknown_names(std::span<const Setting> table,
+                          const std::map<std::string, std::string>& given, bool file) {
   std::vector<std::string_view> known;
   for (const Setting& setting : table) {
     known.push_back(setting.name);
@@ -109,14 +116,13 @@ void note_unknown(std::span<const Setting> table, const std::map<std::string, st
     text += fmt::format("{} (nearest: {})", quote(name), base::nearest(name, known));
   }
   if (count > kMaxNamed) text += fmt::format(" and {} more", count - kMaxNamed);
-  if (count == 0) return;
-  notices.push_back(
-      fmt::format("ignored unknown {}: {}", file ? "keys of the config file" : "settings", text));
+  return text;
 }
 
 bool same_kind(SettingType asked, SettingType is) {
   if (asked != SettingType::kText) return asked == is;
-  return is == SettingType::kText || is == SettingType::kChoice || is == SettingType::kAddress;
+  return is == SettingType::kText || is == SettingType::kChoice || is == SettingType::kAddress ||
+         is == SettingType::kHost;
 }
 
 }  // namespace
@@ -125,6 +131,10 @@ Result<Settings> Settings::resolve(std::span<const Setting> table, const Setting
   Settings settings;
   settings.table_ = table;
   MC_TRY(const auto flags, base::parse_flags(table, inputs.flags));
+  if (const std::string unknown = unknown_names(table, inputs.file, true); !unknown.empty()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("unknown keys in {}: {}", file_text(inputs), unknown));
+  }
   for (std::size_t row = 0; row < table.size(); ++row) {
     const Setting& setting = table[row];
     auto standard = parse_value(setting, setting.fallback);
@@ -133,16 +143,18 @@ Result<Settings> Settings::resolve(std::span<const Setting> table, const Setting
     const auto flag = flags.find(row);
     MC_TRY(const auto given,
            choose(setting, flag == flags.end() ? nullptr : &flag->second, inputs));
-    MC_TRY(auto value, accept(setting, given, *standard));
+    const std::string origin = origin_text(given, inputs);
+    MC_TRY(auto value, accept(setting, given.text, *standard, origin));
     if (setting.support == Support::kAcceptedIgnored && given.source != SettingSource::kDefault) {
-      settings.notices_.push_back(fmt::format("{}: accepted and ignored, it has no effect here{}",
-                                              setting.name, origin_text(given)));
+      settings.notices_.push_back(
+          fmt::format("{}: accepted and ignored, it has no effect here{}", setting.name, origin));
     }
     settings.values_.push_back(
         Value{std::move(value.text), value.number, value.whole, given.source});
   }
-  note_unknown(table, inputs.file, true, settings.notices_);
-  note_unknown(table, inputs.arguments, false, settings.notices_);
+  if (const std::string unknown = unknown_names(table, inputs.arguments, false); !unknown.empty()) {
+    settings.notices_.push_back("ignored unknown settings: " + unknown);
+  }
   return settings;
 }
 

@@ -22,6 +22,8 @@ using Values = std::map<std::string, std::string>;
 constexpr std::size_t kMaxContent = std::size_t{1} << 20;
 constexpr std::string_view kFlat =
     "is a list or a table; the file is flat: one text, number or boolean for each key";
+constexpr std::string_view kNoValue =
+    "has no value; leave the line out for the default, or write \"\" for an empty text";
 
 // Collects the members of one flat object. The text of numbers is kept as it was written.
 class FlatJson final : public nlohmann::json_sax<nlohmann::json> {
@@ -29,7 +31,10 @@ class FlatJson final : public nlohmann::json_sax<nlohmann::json> {
   const std::string& fault() const { return fault_; }
   Values take() { return std::move(values_); }
 
-  bool null() override { return in_object() || refuse("the file is not one JSON object"); }
+  bool null() override {
+    return refuse(opened_ ? fmt::format("key {} {}", quote(key_), kNoValue)
+                          : "the file is not one JSON object");
+  }
   bool boolean(bool value) override { return add(value ? "true" : "false"); }
   bool number_integer(number_integer_t value) override { return add(std::to_string(value)); }
   bool number_unsigned(number_unsigned_t value) override { return add(std::to_string(value)); }
@@ -54,7 +59,6 @@ class FlatJson final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  bool in_object() const { return opened_; }
   bool open(bool object) {
     if (opened_) return refuse(fmt::format("key {} {}", quote(key_), kFlat));
     if (!object) return refuse("the file is not one JSON object");
@@ -132,6 +136,7 @@ class FlatYaml final : public YAML::EventHandler {
       if (!seen_.insert(*text).second) refuse(fmt::format("key {} appears twice", quote(*text)));
       key_ = std::move(text);
     } else {
+      if (!text) refuse(fmt::format("key {} {}", quote(*key_), kNoValue));
       if (text) values_.insert_or_assign(*key_, *std::move(text));
       key_.reset();
     }

@@ -35,13 +35,24 @@ TEST(ConfigFile, YamlAndJsonSayTheSame) {
                            {"big", "9223372036854775807"}};
   EXPECT_EQ(read("m.yaml",
                  "# comment\nport: 50051\nratio: 0.90\ntiny: 1e-05\nenable_ha: true\n"
-                 "quota: 512 MB\ncluster: 'a b'\nbig: 9223372036854775807\nnone:\n"),
+                 "quota: 512 MB\ncluster: 'a b'\nbig: 9223372036854775807\n"),
             expected);
   EXPECT_EQ(read("m.JSON",
                  R"({"port": 50051, "ratio": 0.90, "tiny": 1e-05, "enable_ha": true,
-                     "quota": "512 MB", "cluster": "a b", "big": 9223372036854775807,
-                     "none": null})"),
+                     "quota": "512 MB", "cluster": "a b", "big": 9223372036854775807})"),
             expected);
+}
+
+TEST(ConfigFile, AKeyWithoutAValueIsRefused) {
+  constexpr std::string_view kWords =
+      "key 'port' has no value; leave the line out for the default, or write \"\" for an empty "
+      "text";
+  for (const char* text : {"port:\n", "port: ~\n", "port: null\nnext: 1\n", "{a: 1, port: }"}) {
+    EXPECT_EQ(fault("m.yaml", text), "config file 'm.yaml': " + std::string(kWords)) << text;
+  }
+  EXPECT_EQ(fault("m.json", R"({"a": 1, "port": null})"),
+            "config file 'm.json': " + std::string(kWords));
+  EXPECT_EQ(read("m.yaml", "port: \"\"\nname: 'null'\n"), (Values{{"port", ""}, {"name", "null"}}));
 }
 
 TEST(ConfigFile, EmptyYamlSaysNothing) {
@@ -81,7 +92,7 @@ TEST(ConfigFile, YamlKeysArePlainWords) {
   EXPECT_EQ(fault("m.yaml", "[a]: 1\n"), "config file 'm.yaml': a key is not a plain word");
   EXPECT_EQ(fault("m.yaml", "{a: 1}: 1\n"), "config file 'm.yaml': a key is not a plain word");
   EXPECT_EQ(fault("m.yaml", "~: 1\n"), "config file 'm.yaml': a key is not a plain word");
-  EXPECT_EQ(read("m.yaml", "{a: 1, b: }"), (Values{{"a", "1"}}));
+  EXPECT_EQ(read("m.yaml", "{a: 1, b: 2}"), (Values{{"a", "1"}, {"b", "2"}}));
 }
 
 TEST(ConfigFile, KeysAreUnique) {

@@ -26,6 +26,8 @@ std::string_view type_word(SettingType type) {
       return "choice";
     case SettingType::kAddress:
       return "address";
+    case SettingType::kHost:
+      return "host";
   }
   return "text";
 }
@@ -37,7 +39,8 @@ std::string kind_text(const Setting& setting) {
     text += fmt::format(" in {}", setting.unit);
   }
   const std::string allowed = base::allowed_text(setting);
-  const bool said = setting.type == SettingType::kBool || setting.type == SettingType::kAddress;
+  const bool said = setting.type == SettingType::kBool || setting.type == SettingType::kAddress ||
+                    setting.type == SettingType::kHost;
   if (!allowed.empty() && !said) text += ", " + allowed;
   return text;
 }

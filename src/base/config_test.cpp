@@ -56,6 +56,7 @@ constexpr Setting kTable[] = {
     {.name = "cluster", .type = Type::kText, .fallback = "mooncake_cluster", .help = "name"},
     {.name = "master", .type = Type::kAddress, .fallback = "127.0.0.1:50051", .help = "address"},
     {.name = "backup", .type = Type::kAddress, .fallback = "", .help = "second address"},
+    {.name = "bind", .type = Type::kHost, .fallback = "0.0.0.0", .help = "where to listen"},
     {.name = "max_threads",
      .type = Type::kInteger,
      .fallback = "16",
@@ -65,6 +66,7 @@ constexpr Setting kTable[] = {
      .type = Type::kBool,
      .fallback = "false",
      .help = "several masters, one leads",
+     .env = "MC_TEST_HA",
      .support = Support::kRefused},
     {.name = "any_integer", .type = Type::kInteger, .fallback = "0", .help = "unbounded"},
 };
@@ -161,7 +163,11 @@ TEST(Settings, AnErrorSaysWhereTheValueCameFrom) {
   SettingInputs inputs;
   inputs.file["client_live_ttl_sec"] = "0";
   EXPECT_EQ(fault(inputs),
-            "client_ttl: '0' is not in 1..3600 s (key 'client_live_ttl_sec' of the file)");
+            "client_ttl: '0' is not in 1..3600 s (key 'client_live_ttl_sec' of the config file)");
+  inputs.file_name = "m.yaml";
+  EXPECT_EQ(fault(inputs),
+            "client_ttl: '0' is not in 1..3600 s (key 'client_live_ttl_sec' of the config file "
+            "'m.yaml')");
   inputs.environment["MC_TEST_PORT"] = "0";
   EXPECT_EQ(fault(inputs), "port: '0' is not in 1..65535 (environment variable MC_TEST_PORT)");
 }
@@ -181,6 +187,20 @@ TEST(Settings, AddressesAreCheckedForShape) {
   EXPECT_EQ(flag_fault("--master=1:2:3"),
             "master: '1:2:3' is not an address; an IPv6 literal with a port is written [v6]:port");
   EXPECT_EQ(with_flags({"--backup="}).text("backup"), "") << "may be empty as its default is";
+}
+
+TEST(Settings, HostsHaveNoPortAndAreNotEmpty) {
+  for (const char* good : {"host", "a-b.c_d", "10.0.0.1", "::", "fe80::1%eth0"})
+    EXPECT_EQ(with_flags({std::string("--bind=") + good}).text("bind"), good);
+  EXPECT_EQ(with_flags({"--bind=[::1]"}).text("bind"), "::1");
+  for (const char* bad : {"", " ", "host:1", "[::1]:1", "[::1", "[]", "[host]", "::g", "a b", "a/b",
+                          "a\nb", "\xff", "http://h"}) {
+    EXPECT_NE(flag_fault(std::string("--bind=") + bad)
+                  .find("' is not a host name or address without a port"),
+              std::string::npos)
+        << bad;
+  }
+  EXPECT_EQ(flag_fault("--bind="), "bind: '' is not a host name or address without a port");
 }
 
 TEST(Settings, FilesMayUseTheirOwnSpelling) {
@@ -213,17 +233,45 @@ TEST(Settings, ARefusedKnobMayOnlyBeLeftAlone) {
   EXPECT_EQ(Settings::resolve(kTable, inputs).error().code(), Code::kNotSupported);
 }
 
-TEST(Settings, UnknownNamesInFilesAndArgumentsGiveOneNoticeEach) {
+TEST(Settings, ARefusedKnobIsRefusedFromEverySource) {
+  SettingInputs inputs;
+  inputs.file_name = "m.yaml";
+  inputs.file = {{"enable_ha", "true"}};
+  EXPECT_EQ(fault(inputs).substr(0, 77),
+            "enable_ha: 'true' is not served (key 'enable_ha' of the config file 'm.yaml')");
+  inputs.file = {{"enable_ha", "false"}};
+  EXPECT_TRUE(resolve(inputs).notices().empty());
+  inputs.environment = {{"MC_TEST_HA", "1"}};
+  EXPECT_NE(fault(inputs).find("is not served (environment variable MC_TEST_HA)"),
+            std::string::npos);
+  inputs.environment.clear();
+  inputs.arguments = {{"enable_ha", "yes"}};
+  EXPECT_NE(fault(inputs).find("enable_ha: 'yes' is not served;"), std::string::npos);
+}
+
+TEST(Settings, UnknownKeysOfAFileAreRefused) {
   SettingInputs inputs;
   inputs.file = {{"prot", "1"}, {"client_live_ttl", "1"}, {"port", "7"}};
-  inputs.arguments = {{"segmentsize", "1"}};
+  EXPECT_EQ(fault(inputs),
+            "unknown keys in the config file: 'client_live_ttl' (nearest: client_live_ttl_sec), "
+            "'prot' (nearest: port)");
+  inputs.file_name = "a/m.yaml";
+  inputs.file = {{"enable_hah", "true"}};
+  EXPECT_EQ(fault(inputs),
+            "unknown keys in the config file 'a/m.yaml': 'enable_hah' (nearest: enable_ha)");
+  for (int i = 0; i < 30; ++i)
+    inputs.file["x" + std::to_string(i)] = "";
+  EXPECT_TRUE(fault(inputs).ends_with(" and 11 more"));
+}
+
+TEST(Settings, UnknownArgumentsGiveOneNotice) {
+  SettingInputs inputs;
+  inputs.arguments = {{"segmentsize", "1"}, {"port", "7"}};
   const Settings settings = resolve(inputs);
   EXPECT_EQ(settings.integer("port"), 7);
-  EXPECT_EQ(settings.notices(),
-            (std::vector<std::string>{
-                "ignored unknown keys of the config file: 'client_live_ttl' (nearest: "
-                "client_live_ttl_sec), 'prot' (nearest: port)",
-                "ignored unknown settings: 'segmentsize' (nearest: segment_size)"}));
+  EXPECT_EQ(
+      settings.notices(),
+      std::vector<std::string>{"ignored unknown settings: 'segmentsize' (nearest: segment_size)"});
 }
 
 TEST(Settings, ABadDefaultIsOurMistakeAndSaidSo) {

@@ -17,6 +17,7 @@ namespace {
 
 // Beyond this a bound means "none": it is what 64 bits hold anyway.
 constexpr double kUnbounded = 9.2e18;
+constexpr std::size_t kMaxHost = 253;  // of DNS
 
 constexpr std::array<std::string_view, 5> kTrueWords = {"true", "1", "yes", "on", "enable"};
 constexpr std::array<std::string_view, 5> kFalseWords = {"false", "0", "no", "off", "disable"};
@@ -149,7 +150,7 @@ bool is_port(std::string_view text) {
 
 bool is_host(std::string_view text) {
   constexpr std::string_view kNever = " \t\r\n/\\@[]{}()<>,;|'\"?#=";
-  return !text.empty() && text.find_first_of(kNever) == std::string_view::npos;
+  return name_fault(text, kMaxHost).empty() && text.find_first_of(kNever) == std::string_view::npos;
 }
 
 // What is wrong with the shape; nothing when it may be an address. Who uses it resolves it.
@@ -188,6 +189,18 @@ Result<SettingValue> parse_address_text(const Setting& setting, std::string_view
   return SettingValue{std::string(address), 0, 0};
 }
 
+// An IPv6 literal may stand in brackets; they are taken off.
+Result<SettingValue> parse_host(const Setting& setting, std::string_view text) {
+  std::string_view host = trim(text);
+  const bool bracketed = host.size() >= 2 && host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  const bool literal = host.find(':') != std::string_view::npos || bracketed;
+  if (literal ? !is_ipv6(host) : !is_host(host)) {
+    return refuse(setting, text, "is not a host name or address without a port");
+  }
+  return SettingValue{std::string(host), 0, 0};
+}
+
 }  // namespace
 
 std::vector<std::string_view> split_choices(std::string_view allowed) {
@@ -219,6 +232,8 @@ std::string allowed_text(const Setting& setting) {
       return range_text(setting);
     case SettingType::kAddress:
       return "host, host:port or [v6]:port";
+    case SettingType::kHost:
+      return "host";
     case SettingType::kText:
       return {};
   }
@@ -237,6 +252,7 @@ bool means_the_same(const Setting& setting, const SettingValue& a, const Setting
     case SettingType::kText:
     case SettingType::kChoice:
     case SettingType::kAddress:
+    case SettingType::kHost:
       return a.text == b.text;
   }
   return false;
@@ -261,6 +277,8 @@ Result<SettingValue> parse_value(const Setting& setting, std::string_view text) 
       return parse_choice(setting, text);
     case SettingType::kAddress:
       return parse_address_text(setting, text);
+    case SettingType::kHost:
+      return parse_host(setting, text);
     case SettingType::kText:
       return SettingValue{std::string(text), 0, 0};
   }

@@ -32,6 +32,7 @@ constexpr Setting kTable[] = {
     {.name = "mode", .type = SettingType::kChoice, .fallback = "a", .help = "", .allowed = "a|b|"},
     {.name = "text", .type = SettingType::kText, .fallback = "", .help = ""},
     {.name = "address", .type = SettingType::kAddress, .fallback = "", .help = ""},
+    {.name = "host", .type = SettingType::kHost, .fallback = "::", .help = ""},
     {.name = "old",
      .type = SettingType::kText,
      .fallback = "",
@@ -50,6 +51,7 @@ void check_ranges(const Settings& settings) {
   if (!(settings.real("ratio") >= 0 && settings.real("ratio") <= 1)) std::abort();
   if (settings.duration("ttl").count() < 0) std::abort();
   if (settings.boolean("ha")) std::abort();
+  if (settings.text("host").empty()) std::abort();
 }
 
 }  // namespace
@@ -84,7 +86,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       again->boolean("on") != settings->boolean("on") ||
       again->text("mode") != settings->text("mode") ||
       again->text("text") != settings->text("text") ||
-      again->text("address") != settings->text("address")) {
+      again->text("address") != settings->text("address") ||
+      again->text("host") != settings->text("host")) {
     std::abort();
   }
   return 0;
