@@ -11,6 +11,9 @@ namespace mooncake::store {
 
 inline constexpr std::size_t kMaxReplicas = 4;
 inline constexpr std::size_t kMaxBatch = 4096;  // items of one message; clients split
+// Bytes of the name of a client, segment or host; host:port, with a host as long as DNS allows,
+// fits.
+inline constexpr std::size_t kMaxName = 300;
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 
@@ -34,8 +37,9 @@ constexpr std::uint64_t units_for(std::uint64_t size) {
 
 // How to reach the memory of one mounted segment.
 struct SegmentAddress {
+  // Both are printable UTF-8 of at most kMaxName bytes: they are shown in metrics and logs.
   std::string name;  // host:port of the owner's engine
-  std::string host;  // for placement on distinct hosts
+  std::string host;  // for placement on distinct hosts; may be empty
   base::Uuid id;
   base::SegmentIncarnation incarnation{};
   base::Incarnation owner{};  // of the engine that serves it

@@ -53,6 +53,27 @@ TEST_F(Put, RefusesWhatIsWrong) {
   EXPECT_EQ(f.effects.code, Code::kClientNotFound);
 }
 
+TEST_F(Put, SizesAndReplicasAtTheirEndsDoNoHarm) {
+  ASSERT_EQ(f.put(kOne, "there").code, Code::kOk);
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  for (const std::uint64_t size : {101 * kUnit, kMaxSegment, kMaxSegment + 1,
+                                   std::uint64_t{1} << 63, kMost - kUnit, kMost - 1, kMost}) {
+    EXPECT_EQ(f.grant(kOne, "k", size).code, Code::kNoSpace) << size;
+    ASSERT_TRUE(f.effects.shortage);
+    EXPECT_GE(f.effects.shortage->needed, std::min(size, kMaxSegment));
+    f.effects.shortage.reset();
+  }
+  EXPECT_EQ(f.exist("there"), Code::kOk) << "nothing is evicted in vain";
+  f.replicas = ~std::uint32_t{0};
+  EXPECT_EQ(f.grant(kOne, "k", 1).replicas, 1) << "there is one segment";
+  // The last numbers there are.
+  EXPECT_EQ(f.grant(kOne, "k", 1, kMost).code, Code::kInvalidArgument);
+  f.oldest_open = kMost - 1;
+  EXPECT_EQ(f.grant(kOne, "last", 1, kMost - 1).code, Code::kOk);
+  f.oldest_open = kMost;
+  EXPECT_EQ(f.grant(kOne, "last", 1, kMost - 1).code, Code::kStaleCommand);
+}
+
 TEST_F(Put, OneWriterAtATime) {
   const Effect first = f.grant(kOne, "k", 1);
   EXPECT_EQ(f.grant(kTwo, "k", 1).code, Code::kObjectExists);

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/text.h"
 #include "store/master/core_state.h"
 
 namespace mooncake::store::master {
 
 namespace {
 
-constexpr std::size_t kMaxName = 1024;
 constexpr std::size_t kMaxClients = 65536;
 // How many departed clients are remembered, and for how long: no message is under way longer.
 constexpr std::size_t kMaxDeparted = 1024;
@@ -16,11 +16,13 @@ constexpr std::uint64_t kRememberNs = std::uint64_t{600} * 1'000'000'000;
 // A client that has seen an epoch so high is mistaken or hostile: there must be room above it.
 constexpr std::uint32_t kHighestEpoch = 0xFFFF0000;
 
+bool is_name(std::string_view text) { return base::name_fault(text, kMaxName).empty(); }
+
 bool is_sound(const MountedSegment& segment) {
   const SegmentAddress& address = segment.address;
   return address.id.valid() && address.incarnation != base::SegmentIncarnation{} &&
-         address.owner != base::Incarnation{} && !address.name.empty() &&
-         address.name.size() <= kMaxName && address.host.size() <= kMaxName && address.size > 0 &&
+         address.owner != base::Incarnation{} && is_name(address.name) &&
+         (address.host.empty() || is_name(address.host)) && address.size > 0 &&
          address.size <= kMaxSegment && address.size % memory::kExtentUnit == 0 &&
          address.base + address.size >= address.base && segment.prepared <= address.size;
 }
@@ -65,7 +67,8 @@ void Core::State::alive(Client& client) {
 }
 
 void Core::State::mount(const Command& command) {
-  if (command.client == ClientId{} || command.client_name.size() > kMaxName) {
+  if (command.client == ClientId{} ||
+      (!command.client_name.empty() && !is_name(command.client_name))) {
     return refuse(command, Code::kInvalidArgument);
   }
   const Client* known = clients.find(command.client);

@@ -19,16 +19,49 @@ TEST(Segments, AreChecked) {
   EXPECT_TRUE(refused([](auto& s) { s.address.size = 0; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.size = kUnit + 1; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.size = kMaxSegment + kUnit; }));
+  for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0} - kUnit + 1})
+    EXPECT_TRUE(refused([&](auto& s) { s.address.size = s.prepared = size; })) << size;
   EXPECT_TRUE(refused([](auto& s) { s.prepared = s.address.size + 1; }));
+  EXPECT_TRUE(refused([](auto& s) { s.prepared = ~std::uint64_t{0}; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.name.clear(); }));
   EXPECT_TRUE(refused([](auto& s) { s.address.name.assign(2000, 'n'); }));
   EXPECT_TRUE(refused([](auto& s) { s.address.host.assign(2000, 'n'); }));
+  EXPECT_TRUE(refused([](auto& s) { s.address.name = "a\nb"; }));
+  EXPECT_TRUE(refused([](auto& s) { s.address.host = "\xFF"; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.id = {}; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.incarnation = {}; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.owner = {}; }));
   EXPECT_TRUE(refused([](auto& s) { s.address.base = ~std::uint64_t{0}; }));
+  EXPECT_TRUE(refused([](auto& s) { s.address.base = ~std::uint64_t{0} - s.address.size + 1; }));
   EXPECT_EQ(f.mount(ClientId{}), Code::kInvalidArgument);
   EXPECT_EQ(f.core.totals().clients, 1u);
+}
+
+// The largest there may be, three times: sums, room and what is promised stay right.
+TEST(Segments, OfTheLargestSizeAreServed) {
+  Fixture f;
+  std::vector<MountedSegment> segments;
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    segments.push_back(Fixture::segment(i, kMaxSegment / kUnit));
+    segments.back().prepared = 0;
+  }
+  ASSERT_EQ(f.mount(kOne, segments), Code::kOk);
+  for (MountedSegment& segment : segments)
+    segment.prepared = ~std::uint64_t{0};
+  EXPECT_EQ(f.heartbeat(kOne, segments), Code::kOk);
+  // Of each the last unit is never used.
+  EXPECT_EQ(f.core.totals().capacity_bytes, 3 * (kMaxSegment - kUnit));
+  EXPECT_EQ(f.core.totals().prepared_bytes, 3 * (kMaxSegment - kUnit));
+  EXPECT_EQ(f.grant(kOne, "larger", kMaxSegment).code, Code::kNoSpace);
+  EXPECT_EQ(f.core.totals().grant_shortages, 1u);
+  f.replicas = 4;
+  const Effect granted = f.put(kOne, "large", kMaxSegment - kUnit);
+  EXPECT_EQ(granted.code, Code::kOk);
+  EXPECT_EQ(granted.replicas, 3);
+  EXPECT_EQ(f.core.totals().allocated_bytes, 3 * (kMaxSegment - kUnit));
+  f.replicas = 1;
+  EXPECT_EQ(f.put(kOne, "k").code, Code::kOk) << "the large one was evicted";
+  EXPECT_EQ(f.core.totals().evicted_bytes, 3 * (kMaxSegment - kUnit));
 }
 
 TEST(Segments, MountTwiceIsMountOnce) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/text.h"
 #include "store/master_generated.h"
 
 namespace mooncake::store::master {
@@ -82,6 +83,33 @@ Result<void> read_numbers(const Table* table, Request& request) {
   return {};
 }
 
+// Before anything is copied: many segments may point to one long text. `field` says which one it
+// is.
+Result<void> check_name(const flatbuffers::String* text, std::string_view field) {
+  const std::string fault = base::name_fault(text_of(text), kMaxName);
+  if (!fault.empty()) return malformed(fmt::format("{} {}", field, fault));
+  return {};
+}
+
+Result<MountedSegment> read_segment(const wire::Segment& in) {
+  if (in.id() == nullptr) return malformed("a segment without id");
+  MC_CHECK(check_name(in.name(), "the name of a segment"));
+  if (count_of(in.host()) > 0) {
+    MC_CHECK(check_name(in.host(), "the host of a segment"));
+  }
+  MountedSegment segment;
+  segment.address.name = text_of(in.name());
+  segment.address.host = text_of(in.host());
+  segment.address.id = {in.id()->high(), in.id()->low()};
+  segment.address.incarnation = static_cast<base::SegmentIncarnation>(in.incarnation());
+  segment.address.owner = static_cast<base::Incarnation>(in.owner());
+  segment.address.base = in.base();
+  segment.address.size = in.size();
+  segment.address.region_key = in.region_key();
+  segment.prepared = in.prepared();
+  return segment;
+}
+
 Result<Request> parse_mount(base::ConstBuffer body) {
   MC_TRY(const wire::MountRequest* table, verified<wire::MountRequest>(body));
   Request request;
@@ -89,21 +117,11 @@ Result<Request> parse_mount(base::ConstBuffer body) {
   MC_TRY(request.command.client, client_of(table->client()));
   request.command.sequence = table->sequence();
   request.command.newest_epoch = static_cast<Epoch>(table->newest_epoch());
+  MC_CHECK(check_name(table->client_name(), "the client's name"));
   request.command.client_name = text_of(table->client_name());
   if (count_of(table->segments()) > kMaxSegmentsPerMessage) return malformed("too many segments");
   for (std::size_t i = 0; i < count_of(table->segments()); ++i) {
-    const wire::Segment* in = table->segments()->Get(static_cast<Index>(i));
-    if (in->id() == nullptr) return malformed("a segment without id");
-    MountedSegment segment;
-    segment.address.name = text_of(in->name());
-    segment.address.host = text_of(in->host());
-    segment.address.id = {in->id()->high(), in->id()->low()};
-    segment.address.incarnation = static_cast<base::SegmentIncarnation>(in->incarnation());
-    segment.address.owner = static_cast<base::Incarnation>(in->owner());
-    segment.address.base = in->base();
-    segment.address.size = in->size();
-    segment.address.region_key = in->region_key();
-    segment.prepared = in->prepared();
+    MC_TRY(MountedSegment segment, read_segment(*table->segments()->Get(static_cast<Index>(i))));
     request.segments.push_back(std::move(segment));
   }
   return request;
@@ -260,6 +278,10 @@ flatbuffers::Offset<flatbuffers::Vector<std::uint16_t>> add_codes(FlatBufferBuil
   return add_column<std::uint16_t>(builder, effects,
                                    [](const Effect& effect) { return wire_code(effect.code); });
 }
+
+// However long the names, and however many segments the objects of a batch lie in, a reply fits
+// into a frame: two names and 160 bytes for each segment and its place in the reply.
+static_assert(kMaxBatch * kMaxReplicas * (2 * kMaxName + 160) < net::kMaxControlPayload);
 
 // The placements of all effects, and the segments that they lie in.
 struct PlaceVectors {

@@ -26,7 +26,8 @@ struct Request {
 };
 
 // A peer's bytes: verified as a whole, every length held against its neighbours, counts against
-// kMaxBatch and kMaxSegments. kInvalidArgument says what is wrong.
+// kMaxBatch and kMaxSegmentsPerMessage, and names fit to be shown (base::name_fault).
+// kInvalidArgument says what is wrong.
 inline constexpr std::size_t kMaxSegmentsPerMessage = 256;
 Result<Request> parse_request(net::Method method, base::ConstBuffer body);
 

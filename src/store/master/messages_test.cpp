@@ -140,6 +140,74 @@ TEST(Messages, LimitsHold) {
                  "number");
 }
 
+TEST(Messages, NamesThatCannotBeShownAreRefused) {
+  const std::string longest(kMaxName, 'n');
+  EXPECT_TRUE(parse_request(Method::kMount,
+                            mount_message(1, 1, 0, {{.name = longest, .host = longest}}, longest)));
+  EXPECT_TRUE(parse_request(Method::kMount, mount_message(1, 1, 0, {{.host = ""}}, "h\xC3\xB6st")));
+  const std::pair<std::string, std::string> wrong[] = {
+      {longest + "n", "is 301 bytes long, at most 300 are allowed"},
+      {"n\xFF", "is not UTF-8"},
+      {"n\n", "holds a control character"},
+      {std::string("n\0", 2), "holds a control character"}};
+  for (const auto& [text, why] : wrong) {
+    EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, {}, text), "the client's name " + why);
+    EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, {{.id = 2}, {.name = text}}),
+                   "the name of a segment " + why);
+    EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, {{.host = text}}),
+                   "the host of a segment " + why);
+  }
+  EXPECT_REFUSED(Method::kMount, mount_message(1, 1, 0, {}, ""), "the client's name is empty");
+  const auto nameless = packed([](FlatBufferBuilder& b) {
+    const wire::Uuid id(1, 1);
+    std::vector segments = {wire::CreateSegmentDirect(b, nullptr, nullptr, &id)};
+    return wire::CreateMountRequestDirect(b, 1, 1, 0, "client", &segments);
+  });
+  EXPECT_REFUSED(Method::kMount, nameless, "the name of a segment is empty");
+}
+
+// 256 segments that point to one text of 1 MiB; as copies they would take 256 MiB.
+TEST(Messages, ALongTextThatManyShareIsRefusedAtOnce) {
+  const net::Bytes mount = packed([](FlatBufferBuilder& b) {
+    const auto text = b.CreateString(std::string(1 << 20, 'n'));
+    const auto name = b.CreateString("n");
+    const wire::Uuid id(1, 1);
+    std::vector<flatbuffers::Offset<wire::Segment>> segments;
+    for (std::size_t i = 0; i < kMaxSegmentsPerMessage; ++i)
+      segments.push_back(wire::CreateSegment(b, name, text, &id, 1, 1, 4096, 4096, 1, 0));
+    return wire::CreateMountRequest(b, 1, 1, 0, name, b.CreateVector(segments));
+  });
+  EXPECT_LT(mount.size(), std::size_t{3} << 19);
+  EXPECT_REFUSED(Method::kMount, mount, "the host of a segment is 1048576 bytes long");
+}
+
+TEST(Messages, NumbersAtTheirEndsArePassedOnOrRefused) {
+  constexpr std::uint64_t kMost = ~std::uint64_t{0};
+  const auto grant =
+      grant_message({.client = kMost, .first = kMost - kMaxBatch, .oldest_open = kMost}, kTwoKeys,
+                    {0, kMost}, ~std::uint32_t{0});
+  const Result<Request> granted = parse_request(Method::kGrant, grant);
+  ASSERT_TRUE(granted) << granted.error().message();
+  EXPECT_EQ(granted->items[1].size, kMost);
+  EXPECT_EQ(granted->command.replicas, ~std::uint32_t{0});
+  EXPECT_REFUSED(Method::kGrant,
+                 grant_message({.first = kMost - kMaxBatch + 1}, kTwoKeys, {1, 1}, 1), "too high");
+  // A count of 255 for each of 4096 items, over an empty list.
+  const Keys many(std::vector<std::string>(kMaxBatch, "k"));
+  Finish finish{
+      std::vector<std::uint64_t>(kMaxBatch, kMost), std::vector<std::uint8_t>(kMaxBatch, 255), {}};
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, many, finish), "counts");
+  finish.replica_counts.assign(kMaxBatch, kMaxReplicas);
+  EXPECT_REFUSED(Method::kPublish, finish_message({}, many, finish), "counts");
+  finish.incarnations.assign(kMaxBatch * kMaxReplicas, kMost);
+  EXPECT_TRUE(parse_request(Method::kPublish, finish_message({}, many, finish)));
+  // Lengths whose sum is far beyond the bytes, and beyond 16 and 24 bits.
+  Keys keys;
+  keys.bytes.assign(100, 'k');
+  keys.lengths.assign(kMaxBatch, 65535);
+  EXPECT_REFUSED(Method::kExist, keys_message(1, keys), "keys end before");
+}
+
 TEST(Messages, DamagedOnesAreReadOrRefusedAndNeverMore) {
   const std::vector<std::pair<Method, net::Bytes>> messages = {
       {Method::kGrant, grant_message({}, kTwoKeys, {10, 20}, 3)},

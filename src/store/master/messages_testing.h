@@ -83,18 +83,23 @@ struct Given {
   std::uint64_t incarnation = 1;
   std::uint64_t size = 100 * memory::kExtentUnit;
   bool with_id = true;
+  std::string name = {};  // empty: by its id
+  std::string host = "host";
 };
 inline net::Bytes mount_message(std::uint64_t client, std::uint64_t sequence,
-                                std::uint32_t newest_epoch, const std::vector<Given>& given) {
+                                std::uint32_t newest_epoch, const std::vector<Given>& given,
+                                const std::string& client_name = "client") {
   return packed([&](FlatBufferBuilder& b) {
     std::vector<flatbuffers::Offset<wire::Segment>> segments;
     for (const Given& one : given) {
       const wire::Uuid id(one.id, 1);
-      segments.push_back(wire::CreateSegmentDirect(
-          b, ("host" + std::to_string(one.id)).c_str(), "host", one.with_id ? &id : nullptr,
-          one.incarnation, one.id, 4096, one.size, 77, one.size));
+      const std::string name = one.name.empty() ? "host" + std::to_string(one.id) : one.name;
+      segments.push_back(wire::CreateSegment(b, b.CreateString(name), b.CreateString(one.host),
+                                             one.with_id ? &id : nullptr, one.incarnation, one.id,
+                                             4096, one.size, 77, one.size));
     }
-    return wire::CreateMountRequestDirect(b, client, sequence, newest_epoch, "client", &segments);
+    return wire::CreateMountRequest(b, client, sequence, newest_epoch, b.CreateString(client_name),
+                                    b.CreateVector(segments));
   });
 }
 

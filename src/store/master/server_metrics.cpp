@@ -1,6 +1,7 @@
 #include "store/master/server_metrics.h"
 
 #include <algorithm>
+#include <map>
 
 namespace mooncake::store::master {
 
@@ -9,6 +10,18 @@ namespace {
 using Rows = std::vector<std::pair<base::Labels, double>>;
 
 double number(std::uint64_t value) { return static_cast<double>(value); }
+
+// One row for each name: several segments of one engine share theirs.
+template <typename Value>
+Rows rows_by_segment(const Core& core, Value value) {
+  std::map<std::string, std::uint64_t> sums;
+  for (const SegmentUse& use : core.segments())
+    sums[use.address.name] += value(use);
+  Rows rows;
+  for (const auto& [name, sum] : sums)
+    rows.push_back({{{"segment", name}}, number(sum)});
+  return rows;
+}
 
 }  // namespace
 
@@ -76,18 +89,10 @@ void ServerMetrics::add_gauges(const Core& core) {
   registry_.gauge("master_epoch", "Epoch of this Master",
                   [c] { return number(static_cast<std::uint32_t>(c->epoch())); });
   registry_.gauges("segment_allocated_bytes", "Bytes given out of a segment", [c] {
-    Rows rows;
-    for (const SegmentUse& use : c->segments()) {
-      rows.push_back({{{"segment", use.address.name}}, number(use.allocated_bytes)});
-    }
-    return rows;
+    return rows_by_segment(*c, [](const SegmentUse& use) { return use.allocated_bytes; });
   });
   registry_.gauges("segment_total_capacity_bytes", "Bytes of a segment", [c] {
-    Rows rows;
-    for (const SegmentUse& use : c->segments()) {
-      rows.push_back({{{"segment", use.address.name}}, number(use.address.size)});
-    }
-    return rows;
+    return rows_by_segment(*c, [](const SegmentUse& use) { return use.address.size; });
   });
 }
 
@@ -117,8 +122,8 @@ void ServerMetrics::answered(const Command& command, const Effects& effects, boo
     found_.add(items - std::min(items, failures));
   }
   if (command.kind == CommandKind::kGrant) {
-    for (const CommandItem& item : command.items) {
-      value_bytes_.observe(static_cast<double>(item.size));
+    for (const Effect& effect : effects.items) {
+      if (effect.code == Code::kOk) value_bytes_.observe(number(effect.size));
     }
   }
   if (items <= 1 || method.batch_requests == nullptr) {

@@ -260,6 +260,46 @@ TEST_F(ServerTest, MetricsSayWhatIsThere) {
   EXPECT_TRUE(exposes("segment_total_capacity_bytes{segment=\"host1\"} 409600"));
 }
 
+TEST_F(ServerTest, AMountSaysWhichNameIsWrong) {
+  start();
+  const auto words = [this](const net::Bytes& mount) {
+    const Result<net::Bytes> reply = call(Method::kMount, mount);
+    return reply ? std::string() : reply.error().message();
+  };
+  EXPECT_NE(words(mount_message(1, 1, 0, {{.name = "a\"} 1\nforged 7\n"}}))
+                .find("the name of a segment holds a control character"),
+            std::string::npos);
+  EXPECT_NE(words(mount_message(1, 1, 0, {}, "\xFF")).find("the client's name is not UTF-8"),
+            std::string::npos);
+  EXPECT_EQ(master->core().totals().clients, 0u);
+}
+
+TEST_F(ServerTest, SegmentsOfOneNameAreOneRowAndNamesAreEscaped) {
+  start();
+  const std::vector<Given> segments = {{.id = 1, .name = "h\xC3\xB6st\"\\:1"}};
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, segments));
+  // A second client of the same engine.
+  net::Bytes second = packed([](FlatBufferBuilder& b) {
+    const wire::Uuid id(2, 1);
+    std::vector more = {
+        wire::CreateSegmentDirect(b, "h\xC3\xB6st\"\\:1", "host", &id, 1, 1, 4096, 8192, 77, 8192)};
+    return wire::CreateMountRequestDirect(b, 2, 1, 0, "client", &more);
+  });
+  table<wire::MountReply>(Method::kMount, second);
+  EXPECT_EQ(master->core().totals().segments, 2u);
+  EXPECT_TRUE(exposes("segment_total_capacity_bytes{segment=\"h\xC3\xB6st\\\"\\\\:1\"} 417792"))
+      << master->metrics().expose();
+  EXPECT_TRUE(exposes("segment_allocated_bytes{segment=\"h\xC3\xB6st\\\"\\\\:1\"} 0"));
+}
+
+TEST_F(ServerTest, OnlyGrantedObjectsCountAsValues) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  call(Method::kGrant, grant_message({}, Keys({"a", "b", "c"}), {1000, ~std::uint64_t{0}, 0}, 1));
+  EXPECT_TRUE(exposes("master_value_size_bytes_sum 1000")) << master->metrics().expose();
+  EXPECT_TRUE(exposes("master_value_size_bytes_count 1"));
+}
+
 TEST_F(ServerTest, StopsWhileItTicks) {
   start();
   net.executor.run_for(std::chrono::milliseconds(125));
