@@ -71,6 +71,12 @@ struct PeerInfo {
   bool same_process = false;
 };
 
+// Copied payloads that wait to leave: the memory they take, and since when the oldest waits.
+struct Backlog {
+  std::size_t bytes = 0;
+  base::TimePoint since{};
+};
+
 // Executor thread only. One receiver task at a time; any number of senders, whose frames go out in
 // order of the calls. Frames arrive in order and exactly once until the channel breaks. Frames that
 // are queued in one turn of the executor leave in one system call.
@@ -85,6 +91,8 @@ class Channel {
   // with or without error, the channel refers to the source no more.
   virtual Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
                                        std::size_t size) = 0;
+
+  virtual Backlog backlog() const = 0;
 
   // The next header; its payload must be taken by receive_payload() before the next call.
   virtual Task<Result<FrameHeader>> receive() = 0;

@@ -23,6 +23,7 @@ using Done = os::Completion<Result<void>>;
 // A frame that waits for its receiver: its bytes, or where they are to be taken from.
 struct QueuedFrame {
   FrameHeader header;
+  base::TimePoint since{};
   std::vector<std::byte> bytes;
   PayloadSource* source = nullptr;
   Done* sender = nullptr;  // who waits until `source` has been read
@@ -140,6 +141,7 @@ class PairChannel final : public Channel {
                                std::size_t size) override {
     return send_source(link_, side_, header, source, size);
   }
+  Backlog backlog() const override;
   Task<Result<FrameHeader>> receive() override { return receive_frame(link_, side_); }
   Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) override {
     return receive_bytes(link_, side_, sink, size);
@@ -170,6 +172,7 @@ Result<void> PairChannel::enqueue(Link& link, int side, QueuedFrame frame) {
     return fail(Code::kBusy, "in-process: the receiver is too slow");
   }
   frame.header.version = link.ends[side].version;
+  frame.since = link.executor.now();
   to.inbox_bytes += frame.bytes.size();
   to.inbox.push_back(std::move(frame));
   wake(to);
@@ -208,6 +211,12 @@ Task<Result<void>> PairChannel::send_source(std::shared_ptr<Link> link, int side
   MC_CO_CHECK(enqueue(*link, side, std::move(frame)));
   if (size == 0) co_return Result<void>();
   co_return co_await done;
+}
+
+Backlog PairChannel::backlog() const {
+  const End& to = link_->ends[1 - side_];
+  if (to.inbox.empty()) return {};
+  return {to.inbox_bytes, to.inbox.front().since};
 }
 
 void PairChannel::close(Error reason) {

@@ -45,6 +45,13 @@ Result<void> check_lengths(const FrameHeader& header) {
 
 }  // namespace
 
+Result<void> check_magic(std::span<const std::byte> bytes) {
+  std::uint32_t magic;
+  std::memcpy(&magic, bytes.first<sizeof magic>().data(), sizeof magic);
+  if (magic == kFrameMagic) return {};
+  return fail(Code::kProtocolError, fmt::format("frame: magic {:#010x}", magic));
+}
+
 FrameBytes encode(FrameHeader header) {
   FrameBytes bytes;
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -55,11 +62,9 @@ FrameBytes encode(FrameHeader header) {
 
 Result<FrameHeader> decode(std::span<const std::byte, kFrameHeaderSize> bytes,
                            std::uint8_t version) {
+  MC_CHECK(check_magic(bytes));
   FrameHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kFrameMagic) {
-    return fail(Code::kProtocolError, fmt::format("frame: magic {:#010x}", header.magic));
-  }
   if (header.crc != crc_of(bytes)) {
     return fail(Code::kProtocolError, "frame: header checksum differs");
   }

@@ -77,6 +77,9 @@ static_assert(offsetof(FrameHeader, payload_length) == 40);
 
 using FrameBytes = std::array<std::byte, kFrameHeaderSize>;
 
+// Of at least the first 4 bytes of a frame: kProtocolError when they are not the magic. Tells
+// garbage from a frame of which the rest is still to come.
+Result<void> check_magic(std::span<const std::byte> bytes);
 // Fills in the CRC.
 FrameBytes encode(FrameHeader header);
 // Checks magic, version, lengths, flags and CRC before anything is believed. kProtocolError names

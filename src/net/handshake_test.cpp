@@ -28,10 +28,10 @@ Task<void> receive_into(os::Env env, Channel& channel, Identity self, Outcome& o
 }
 
 // Flips one bit in the payload of its first frame.
-class Tampering final : public Channel {
+class Tampering final : public WrappedChannel {
  public:
-  Tampering(std::unique_ptr<Channel> inner, std::size_t byte)
-      : inner_(std::move(inner)), byte_(byte) {}
+  Tampering(std::unique_ptr<Channel> inner_, std::size_t byte)
+      : WrappedChannel(std::move(inner_)), byte_(byte) {}
   Result<void> send(FrameHeader header, base::ConstBuffers payload) override {
     Bytes bytes(payload[0].begin(), payload[0].end());
     if (first_size == 0) {
@@ -39,25 +39,12 @@ class Tampering final : public Channel {
       bytes[byte_] ^= std::byte{1};
     }
     const base::ConstBuffer part(bytes);
-    return inner_->send(header, {&part, 1});
+    return inner->send(header, {&part, 1});
   }
-  Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
-                               std::size_t bytes) override {
-    return inner_->send_from(header, source, bytes);
-  }
-  Task<Result<FrameHeader>> receive() override { return inner_->receive(); }
-  Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t bytes) override {
-    return inner_->receive_payload(sink, bytes);
-  }
-  void set_version(std::uint8_t version) override { inner_->set_version(version); }
-  void close(Error reason) override { inner_->close(reason); }
-  bool closed() const override { return inner_->closed(); }
-  const PeerInfo& peer() const override { return inner_->peer(); }
 
   std::size_t first_size = 0;
 
  private:
-  const std::unique_ptr<Channel> inner_;
   const std::size_t byte_;
 };
 

@@ -57,6 +57,32 @@ class NoNetwork final : public Network {
   }
 };
 
+// Passes everything on; a test overrides what it wants otherwise.
+class WrappedChannel : public Channel {
+ public:
+  explicit WrappedChannel(std::unique_ptr<Channel> inner_) : inner(std::move(inner_)) {}
+  Result<void> send(FrameHeader header, base::ConstBuffers payload) override {
+    return inner->send(header, payload);
+  }
+  Task<Result<void>> send_from(FrameHeader header, PayloadSource& source,
+                               std::size_t size) override {
+    return inner->send_from(header, source, size);
+  }
+  Backlog backlog() const override { return inner->backlog(); }
+  Task<Result<FrameHeader>> receive() override { return inner->receive(); }
+  Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) override {
+    return inner->receive_payload(sink, size);
+  }
+  void set_version(std::uint8_t version) override { inner->set_version(version); }
+  void set_stall_timeout(base::Duration timeout) override { inner->set_stall_timeout(timeout); }
+  void close(Error reason) override { inner->close(std::move(reason)); }
+  bool closed() const override { return inner->closed(); }
+  const PeerInfo& peer() const override { return inner->peer(); }
+
+ protected:
+  const std::unique_ptr<Channel> inner;
+};
+
 class VectorSink final : public PayloadSink {
  public:
   explicit VectorSink(Bytes& bytes, std::size_t piece = SIZE_MAX) : bytes_(bytes), piece_(piece) {}

@@ -29,11 +29,20 @@ using Bytes = std::vector<std::byte>;
 
 struct RpcLimits {
   std::size_t max_connections = 4096;
+  // Of these, whose hello is not over. Beyond, or when all are taken, the oldest is closed for the
+  // newest: whoever floods is in the way of himself.
+  std::size_t max_greeting = 512;
   std::size_t max_requests_per_connection = 1024;    // beyond: kBusy with retry-after
   std::size_t max_bytes_per_connection = 64u << 20;  // request bodies being worked on
+  // Requests, and replies that wait to be read, of all connections together. Beyond half of it:
+  // kBusy for connections that hold more than their share of the rest, and whoever has held the
+  // most for more than 5 s is closed.
+  std::size_t max_bytes = 1u << 30;
   base::Duration handshake_timeout = std::chrono::seconds(5);
   base::Duration stall_timeout = std::chrono::seconds(30);  // a frame once begun must make progress
-  base::Duration max_deadline = std::chrono::minutes(10);
+  base::Duration max_deadline = std::chrono::minutes(10);   // also for a body to arrive
+  // With no request being worked on and no reply unread: closed. Clients go first, see below.
+  base::Duration idle_timeout = std::chrono::minutes(10);
 };
 
 // One request as its handler sees it. Lives until the handler's task has ended.
@@ -88,7 +97,10 @@ class RpcServer {
   struct Counters {
     std::uint64_t accepted, refused_authentication, refused_version, malformed, over_limit, expired,
         requests, failed_requests;
-    std::uint64_t connections;  // now
+    // Connections that were closed here: before their hello was over, for a newer one; in the
+    // middle of a frame that stood still; idle; because others needed the memory that they held.
+    std::uint64_t crowded_out, stalled, idle, greedy;
+    std::uint64_t connections, held_bytes;  // now; bytes as in RpcLimits::max_bytes
   };
   virtual Counters counters() const = 0;
 };
@@ -112,7 +124,9 @@ struct Reply {
 // calls. All calls that wait share one attempt; one that fails ends them (kUnreachable and so on:
 // they may have another place to go). The next attempt keeps a distance that grows; calls made
 // meanwhile wait for it, at most until their deadline. Calls in flight when the connection is lost
-// end with kConnectionLost; whether to repeat one is the caller's decision. Executor thread only.
+// end with kConnectionLost; whether to repeat one is the caller's decision. A connection on which
+// nothing is in flight for long is closed from here, before the server does it: no call can meet a
+// connection that its server is leaving. Executor thread only.
 class RpcClient {
  public:
   struct Options {
@@ -121,6 +135,7 @@ class RpcClient {
     base::Duration connect_timeout = std::chrono::seconds(5);
     base::Duration backoff_min = std::chrono::milliseconds(10);
     base::Duration backoff_max = std::chrono::milliseconds(500);
+    base::Duration idle_timeout = std::chrono::minutes(5);  // well below that of any server
     base::Epoch* epoch = nullptr;  // raised by what peers say; goes out in each frame. May be null.
   };
   using Connector = std::function<Task<Result<std::unique_ptr<Channel>>>(base::TimePoint deadline)>;

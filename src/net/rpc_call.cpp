@@ -8,6 +8,35 @@
 #include "net/rpc_codec.h"
 
 namespace mooncake::net {
+namespace {
+
+// What a request takes beside its body: itself, its handler's task, its places in tables.
+constexpr std::size_t kRequestCost = 1024;
+
+}  // namespace
+
+Request::Request(os::Executor& executor, std::shared_ptr<ServerConnection> connection,
+                 const FrameHeader& header, base::TimePoint began, base::TimePoint deadline)
+    : executor_(executor),
+      connection_(std::move(connection)),
+      header_(header),
+      began_(began),
+      deadline_(deadline),
+      data_done_(executor) {
+  connection_->body_bytes += header_.payload_length;
+  connection_->cost += cost();
+  connection_->memory.take(cost());
+}
+
+Request::~Request() {
+  connection_->body_bytes -= header_.payload_length;
+  connection_->cost -= cost();
+  connection_->memory.give_back(cost());
+}
+
+std::size_t Request::cost_of(const FrameHeader& header) {
+  return kRequestCost + header.payload_length;
+}
 
 std::span<std::byte> Request::Sink::prepare(std::size_t remaining) {
   PayloadSink* taker = request_.taker_;
@@ -81,7 +110,7 @@ Result<void> Request::send_copied(PayloadSource& source, std::size_t size) {
   FrameHeader header = reply_;
   header.flags = kReply | kData | kMore;
   const base::ConstBuffer part(bytes);
-  return connection_->channel->send(header, {&part, 1});
+  return connection_->memory.send(*connection_, header, {&part, 1});
 }
 
 Task<Result<void>> Request::send_data(PayloadSource& source, std::size_t size) {
@@ -110,7 +139,7 @@ Result<void> Request::send_staged() {
     const base::ConstBuffer part = rest.first(std::min<std::size_t>(rest.size(), kMaxDataPayload));
     FrameHeader header = reply_;
     header.flags = kReply | kData | kMore;
-    MC_CHECK(connection_->channel->send(header, {&part, 1}));
+    MC_CHECK(connection_->memory.send(*connection_, header, {&part, 1}));
     rest = rest.subspan(part.size());
   }
   return {};

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "net/rpc.h"
+#include "net/rpc_memory.h"
 
 namespace mooncake::net {
 
@@ -15,25 +16,29 @@ class Request;
 
 // A greeted connection. Kept by its reader and its requests.
 struct ServerConnection {
-  explicit ServerConnection(std::unique_ptr<Channel> channel_) : channel(std::move(channel_)) {}
+  ServerConnection(std::unique_ptr<Channel> channel_, PeerIdentity peer_, ServerMemory& memory_)
+      : channel(std::move(channel_)), peer(std::move(peer_)), memory(memory_) {}
 
-  std::unique_ptr<Channel> channel;
-  PeerIdentity peer;
+  const std::unique_ptr<Channel> channel;
+  const PeerIdentity peer;
+  ServerMemory& memory;
+  std::shared_ptr<Request> arriving;                                 // its body is not whole yet
   std::unordered_map<std::uint32_t, std::shared_ptr<Request>> open;  // handler has not ended
-  std::size_t body_bytes = 0;                                        // of these
+  std::size_t body_bytes = 0;                                        // of all these
+  std::size_t cost = 0;                                              // of all these
+  base::TimePoint last_active{};                                     // a request came, or was open
   DiscardSink discard;
   base::TaskGroup handlers;
 };
 
+// Takes its memory from the connection's and the server's while it lives, before its body arrives.
 class Request final : public ServerCall {
  public:
   Request(os::Executor& executor, std::shared_ptr<ServerConnection> connection,
-          const FrameHeader& header, base::TimePoint deadline)
-      : executor_(executor),
-        connection_(std::move(connection)),
-        header_(header),
-        deadline_(deadline),
-        data_done_(executor) {}
+          const FrameHeader& header, base::TimePoint began, base::TimePoint deadline);
+  ~Request() override;
+  // Bytes of memory that a request takes whose header is this one.
+  static std::size_t cost_of(const FrameHeader& header);
 
   base::ConstBuffer body() const override { return body_; }
   base::TimePoint deadline() const override { return deadline_; }
@@ -47,6 +52,8 @@ class Request final : public ServerCall {
 
   // For the server.
   const FrameHeader& header() const { return header_; }
+  base::TimePoint began() const { return began_; }
+  std::size_t cost() const { return cost_of(header_); }
   void set_body(Bytes body) { body_ = std::move(body); }
   // Before the handler starts. `epoch`: what replies say.
   void set_reply_header(const FrameHeader& header) { reply_ = header; }
@@ -77,6 +84,7 @@ class Request final : public ServerCall {
   os::Executor& executor_;
   const std::shared_ptr<ServerConnection> connection_;
   const FrameHeader header_;
+  const base::TimePoint began_;
   const base::TimePoint deadline_;
   Bytes body_;
   FrameHeader reply_;

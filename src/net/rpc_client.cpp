@@ -50,7 +50,9 @@ struct Link {
   std::unique_ptr<Channel> channel;
   PeerIdentity peer;
   DiscardSink discard;
-  bool answered = false;  // at least once
+  bool answered = false;        // at least once
+  base::TimePoint last_used{};  // a call ended
+  os::TimerId idle_timer = os::TimerId::kNone;
 };
 
 // The call's data while it lasts, zeros afterwards.
@@ -129,6 +131,8 @@ class Client final : public RpcClient {
   void failed(const Error& error);
 
   Task<void> serve(std::shared_ptr<Link> link);
+  void watch_idle(Link& link);
+  void leave_if_idle();
   Task<Error> read(std::shared_ptr<Link> link);
   Task<Result<void>> read_frame(std::shared_ptr<Link> link, FrameHeader header);
   Task<Result<void>> read_data(std::shared_ptr<Link> link, FrameHeader header,
@@ -172,6 +176,7 @@ Task<Result<Reply>> Client::call(Method method, base::ConstBuffer body, CallOpti
   MC_CO_CHECK(admit(options));
   auto call = std::make_shared<Call>(*this, env_.executor, method, body, options);
   ++callers_;
+  leave_if_idle();  // the timer may be late, of a process that was stopped for a while
   add(call);
   Result<Reply> result = co_await call->done;
   --callers_;
@@ -200,6 +205,7 @@ void Client::end(Call& call, Result<Reply> result) {
   call.options.data = {};
   call.options.data_room = {};
   env_.executor.cancel(call.timer);
+  if (call.link) call.link->last_used = env_.now();
   call.done.set(std::move(result));
   calls_.erase(call.id);
 }
@@ -302,7 +308,9 @@ Task<Result<std::shared_ptr<Link>>> Client::connect_once() {
   Result<PeerIdentity> peer = co_await greet(env_, *channel, options_.identity, target_, deadline);
   greeting_ = nullptr;
   if (!peer) co_return fail(std::move(peer).error());
-  co_return std::make_shared<Link>(std::move(channel), *std::move(peer));
+  auto link = std::make_shared<Link>(std::move(channel), *std::move(peer));
+  link->last_used = env_.now();
+  co_return link;
 }
 
 Task<void> Client::wait_for_backoff() {
@@ -325,10 +333,28 @@ void Client::failed(const Error& error) {
   end_all(nullptr, error);
 }
 
+// The timer is not moved with each call; it looks at when the last one ended.
+void Client::watch_idle(Link& link) {
+  const base::TimePoint since = calls_.empty() ? link.last_used : env_.now();
+  link.idle_timer = env_.executor.run_at(since + options_.idle_timeout, [this, &link] {
+    link.idle_timer = os::TimerId::kNone;
+    leave_if_idle();
+    if (!link.channel->closed()) watch_idle(link);
+  });
+}
+
+void Client::leave_if_idle() {
+  if (!connected() || !calls_.empty()) return;
+  if (env_.now() - link_->last_used < options_.idle_timeout) return;
+  link_->channel->close(Error(Code::kConnectionLost, "not used for long"));
+}
+
 // Replies.
 
 Task<void> Client::serve(std::shared_ptr<Link> link) {
+  watch_idle(*link);
   const Error reason = co_await read(link);
+  env_.executor.cancel(link->idle_timer);
   link->channel->close(reason);
   if (link_ == link) link_.reset();
   if (!link->answered) {

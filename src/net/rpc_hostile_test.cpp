@@ -36,6 +36,7 @@ class Bare {
   void write(base::ConstBuffer bytes) {
     (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
+  void finish() { ::shutdown(fd_, SHUT_WR); }
   void frame(FrameHeader header, base::ConstBuffer body = {}) {
     if (header.payload_length == 0) header.payload_length = static_cast<std::uint32_t>(body.size());
     const FrameBytes front = encode(header);
@@ -160,6 +161,21 @@ TEST_F(RpcHostileTest, GarbageIsClosedAndCounted) {
   }
 }
 
+TEST_F(RpcHostileTest, TheMagicIsLookedAtBeforeTheFrameIsWhole) {
+  Bare other(at), shorter(at);
+  other.write(base::as_bytes("GET "));
+  EXPECT_TRUE(other.ended());  // long before the hello's deadline, which would count as well
+  EXPECT_EQ(counters().malformed, 1u);
+  shorter.write(base::as_bytes("GET"));
+  shorter.finish();
+  EXPECT_TRUE(shorter.ended());
+  Bare cut(at);
+  cut.write(base::ConstBuffer(encode(request(1, Method::kHello))).first(20));
+  cut.finish();
+  EXPECT_TRUE(cut.ended());
+  EXPECT_EQ(counters().malformed, 1u);  // lost, not malformed
+}
+
 TEST_F(RpcHostileTest, SilenceEndsWithTheHellosDeadline) {
   Bare half(at), nothing(at);
   const FrameBytes front = encode(request(1, Method::kHello));
@@ -236,6 +252,19 @@ TEST_F(RpcHostileTest, ABodyThatStandsStillEndsTheConnection) {
   header.payload_length = 1000;
   bare.frame(header, Bytes(10));
   EXPECT_TRUE(bare.ended());
+  EXPECT_EQ(counters().stalled, 1u);
+}
+
+TEST_F(RpcHostileTest, APeerThatReadsNothingIsLeftAndCounted) {
+  Bare bare(at);
+  bare.hello();
+  const Bytes body = pattern(8u << 20);
+  bare.frame(request(5), body);
+  const base::TimePoint until = net.in(seconds(20));
+  while (counters().connections > 0 && net.env().now() < until)
+    std::this_thread::yield();
+  EXPECT_EQ(counters().stalled, 1u);
+  EXPECT_EQ(counters().held_bytes, 0u);
 }
 
 TEST_F(RpcHostileTest, DataOfAnUnknownIdIsDiscarded) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "base/log.h"
@@ -17,12 +17,37 @@ namespace {
 constexpr std::uint32_t kRetryAfterMs = 10;
 constexpr std::size_t kMaxRefusing = 64;  // connections that are being told that there is no room
 constexpr base::Duration kAcceptPause = std::chrono::milliseconds(50);
+constexpr int kLooksPerIdleTime = 8;
 
 using Connection = ServerConnection;
 
+// Channels whose hello is not over, in order of arrival.
+class Anteroom {
+ public:
+  std::uint64_t enter(Channel& channel) {
+    waiting_.emplace(++last_, &channel);
+    return last_;
+  }
+  void leave(std::uint64_t ticket) { waiting_.erase(ticket); }
+  std::size_t size() const { return waiting_.size(); }
+  void close_oldest(const Error& reason) {
+    Channel& oldest = *waiting_.begin()->second;
+    waiting_.erase(waiting_.begin());
+    oldest.close(reason);
+  }
+
+ private:
+  std::map<std::uint64_t, Channel*> waiting_;
+  std::uint64_t last_ = 0;
+};
+
 class Server final : public RpcServer {
  public:
-  Server(os::Env env, Options options) : env_(env), options_(std::move(options)) {}
+  Server(os::Env env, Options options)
+      : env_(env),
+        options_(std::move(options)),
+        memory_(env_.executor.clock(), options_.limits.max_bytes, options_.limits.max_connections,
+                connections_) {}
   ~Server() override { assert(tasks_.running() == 0 && "await stop() first"); }
 
   void handle(Method method, Handler handler) override {
@@ -34,18 +59,16 @@ class Server final : public RpcServer {
     on_disconnect_ = std::move(callback);
   }
   Task<void> stop() override;
-  Counters counters() const override {
-    Counters result = counters_;
-    result.connections = connections_.size();
-    return result;
-  }
+  Counters counters() const override;
 
  private:
   Task<void> accept(Listener& listener);
   Task<void> refuse(std::unique_ptr<Channel> channel);
-  Task<void> run_connection(std::shared_ptr<Connection> connection);
+  Task<void> run_connection(std::unique_ptr<Channel> channel);
   Task<void> run_greeted(std::shared_ptr<Connection> connection);
   void count_refusal(const Error& error);
+  void look_later();
+  void look_at(Connection& connection);
 
   Task<Error> read(std::shared_ptr<Connection> connection);
   Task<Result<void>> read_data(std::shared_ptr<Connection> connection, FrameHeader header);
@@ -65,9 +88,11 @@ class Server final : public RpcServer {
   std::function<void(const PeerIdentity&)> on_disconnect_;
 
   std::vector<std::unique_ptr<Listener>> listeners_;
-  std::unordered_set<std::shared_ptr<Connection>> connections_;
-  std::unordered_set<Channel*> refusing_;
+  Anteroom anteroom_;
+  ServerConnections connections_;  // greeted
+  ServerMemory memory_;
   std::unordered_map<std::uint64_t, std::size_t> peers_;  // connections by incarnation
+  os::TimerId look_timer_ = os::TimerId::kNone;
   Counters counters_{};
   bool stopping_ = false;
   base::TaskGroup tasks_;
@@ -102,38 +127,49 @@ Task<void> Server::accept(Listener& listener) {
 
 void Server::serve(std::unique_ptr<Channel> channel) {
   if (stopping_) return channel->close(Error(Code::kCancelled, "server has been stopped"));
-  if (connections_.size() >= options_.limits.max_connections) {
-    ++counters_.over_limit;
-    if (refusing_.size() < kMaxRefusing) return tasks_.start(refuse(std::move(channel)));
-    return channel->close(Error(Code::kBusy, "too many connections"));
+  const RpcLimits& limits = options_.limits;
+  const bool full = connections_.size() >= limits.max_connections;
+  const std::size_t room = full ? kMaxRefusing
+                                : std::min(limits.max_connections - connections_.size(),
+                                           std::max<std::size_t>(limits.max_greeting, 1));
+  while (anteroom_.size() >= room) {
+    ++counters_.crowded_out;
+    anteroom_.close_oldest(Error(Code::kBusy, "closed for a newer connection"));
   }
-  ++counters_.accepted;
-  channel->set_stall_timeout(options_.limits.stall_timeout);
-  auto connection = std::make_shared<Connection>(std::move(channel));
-  connections_.insert(connection);
-  tasks_.start(run_connection(connection));
+  channel->set_stall_timeout(limits.stall_timeout);
+  if (full) {
+    ++counters_.over_limit;
+    tasks_.start(refuse(std::move(channel)));
+  } else {
+    ++counters_.accepted;
+    tasks_.start(run_connection(std::move(channel)));
+  }
 }
 
 Task<void> Server::refuse(std::unique_ptr<Channel> channel) {
-  refusing_.insert(channel.get());
+  const std::uint64_t ticket = anteroom_.enter(*channel);
   const Error reason =
       Error(Code::kBusy, fmt::format("{} connections are served here", connections_.size()))
           .with_retry_after(kRetryAfterMs);
   co_await refuse_greeting(env_, *channel, options_.identity, reason,
                            env_.now() + options_.limits.handshake_timeout);
-  refusing_.erase(channel.get());
+  anteroom_.leave(ticket);
 }
 
-Task<void> Server::run_connection(std::shared_ptr<Connection> connection) {
-  Result<PeerIdentity> peer =
-      co_await receive_greeting(env_, *connection->channel, options_.identity,
-                                env_.now() + options_.limits.handshake_timeout);
-  if (peer) {
-    connection->peer = *std::move(peer);
-    co_await run_greeted(connection);
-  } else {
+Task<void> Server::run_connection(std::unique_ptr<Channel> channel) {
+  const std::uint64_t ticket = anteroom_.enter(*channel);
+  Result<PeerIdentity> peer = co_await receive_greeting(
+      env_, *channel, options_.identity, env_.now() + options_.limits.handshake_timeout);
+  anteroom_.leave(ticket);
+  if (!peer) {
     count_refusal(peer.error());
+    co_return;
   }
+  auto connection = std::make_shared<Connection>(std::move(channel), *std::move(peer), memory_);
+  connection->last_active = env_.now();
+  connections_.insert(connection);
+  look_later();
+  co_await run_greeted(connection);
   connections_.erase(connection);
 }
 
@@ -163,6 +199,7 @@ Task<void> Server::run_greeted(std::shared_ptr<Connection> connection) {
     base::log_warning("connection of {} '{}' closed: {}", connection->peer.role,
                       connection->peer.name, reason.message());
   }
+  if (reason.code() == Code::kDeadlineExceeded) ++counters_.stalled;
   connection->channel->close(reason);
   for (const auto& [id, request] : connection->open)
     request->stop_data(reason);
@@ -172,16 +209,54 @@ Task<void> Server::run_greeted(std::shared_ptr<Connection> connection) {
   if (on_disconnect_) on_disconnect_(connection->peer);
 }
 
+// One timer for all connections; there is none while nobody is connected.
+void Server::look_later() {
+  if (look_timer_ != os::TimerId::kNone || connections_.empty() || stopping_) return;
+  const base::Duration pause = options_.limits.idle_timeout / kLooksPerIdleTime;
+  look_timer_ = env_.executor.run_at(env_.now() + pause, [this] {
+    look_timer_ = os::TimerId::kNone;
+    for (const std::shared_ptr<Connection>& connection : connections_) {
+      if (!connection->channel->closed()) look_at(*connection);
+    }
+    look_later();
+  });
+}
+
+void Server::look_at(Connection& connection) {
+  const RpcLimits& limits = options_.limits;
+  const base::TimePoint now = env_.now();
+  if (connection.arriving && now - connection.arriving->began() > limits.max_deadline) {
+    // Each of its bytes was in time for the channel.
+    return connection.channel->close(
+        Error(Code::kDeadlineExceeded, "a request took longer to arrive than it may take at all"));
+  }
+  if (connection.arriving || !connection.open.empty() || connection.channel->backlog().bytes > 0) {
+    connection.last_active = now;
+  } else if (now - connection.last_active >= limits.idle_timeout) {
+    ++counters_.idle;
+    connection.channel->close(Error(Code::kConnectionLost, "idle for too long"));
+  }
+}
+
+RpcServer::Counters Server::counters() const {
+  Counters result = counters_;
+  result.greedy = memory_.closed();
+  result.connections = connections_.size() + anteroom_.size();
+  result.held_bytes = memory_.held_bytes();
+  return result;
+}
+
 Task<void> Server::stop() {
   stopping_ = true;
+  env_.executor.cancel(look_timer_);
   const Error reason(Code::kCancelled, "server has been stopped");
   for (const std::unique_ptr<Listener>& listener : listeners_)
     listener->close();
   for (const std::shared_ptr<Connection>& connection : connections_) {
     connection->channel->close(reason);
   }
-  for (Channel* channel : refusing_)
-    channel->close(reason);
+  while (anteroom_.size() > 0)
+    anteroom_.close_oldest(reason);
   co_await tasks_.join();
   listeners_.clear();
 }
@@ -257,15 +332,21 @@ std::optional<Error> Server::refusal(const Connection& connection, const FrameHe
   if (!handlers_.contains(header.method)) {
     return Error(Code::kNotSupported, fmt::format("method {:#06x}", header.method));
   }
+  if (!memory_.admits(connection, Request::cost_of(header))) {
+    ++counters_.over_limit;
+    return Error(Code::kBusy, "memory is short").with_retry_after(kRetryAfterMs);
+  }
   return std::nullopt;
 }
 
 Task<Result<void>> Server::read_request(std::shared_ptr<Connection> connection,
                                         FrameHeader header) {
+  const base::TimePoint began = env_.now();
   const base::TimePoint deadline =
-      env_.now() + std::min<base::Duration>(std::chrono::microseconds(header.deadline_us),
-                                            options_.limits.max_deadline);
+      began + std::min<base::Duration>(std::chrono::microseconds(header.deadline_us),
+                                       options_.limits.max_deadline);
   ++counters_.requests;
+  connection->last_active = began;
   std::optional<Error> refused = refusal(*connection, header);
   if (refused) {
     MC_CO_CHECK(
@@ -273,15 +354,17 @@ Task<Result<void>> Server::read_request(std::shared_ptr<Connection> connection,
     reply(*connection, header, fail(*std::move(refused)));
     co_return Result<void>();
   }
-  MC_CO_TRY(Bytes body, co_await receive_body(*connection->channel, header.payload_length));
+  auto request = std::make_shared<Request>(env_.executor, connection, header, began, deadline);
+  connection->arriving = request;
+  Result<Bytes> body = co_await receive_body(*connection->channel, header.payload_length);
+  connection->arriving.reset();
+  if (!body) co_return fail(std::move(body).error());
   if (env_.now() >= deadline) {
     ++counters_.expired;
     reply(*connection, header, fail(Code::kDeadlineExceeded, "expired while it was arriving"));
     co_return Result<void>();
   }
-  auto request = std::make_shared<Request>(env_.executor, connection, header, deadline);
-  connection->body_bytes += body.size();
-  request->set_body(std::move(body));
+  request->set_body(*std::move(body));
   request->set_reply_header(reply_header(header));
   connection->open.emplace(header.request_id, request);
   connection->handlers.start(run_request(connection, request, handlers_[header.method]));
@@ -291,7 +374,6 @@ Task<Result<void>> Server::read_request(std::shared_ptr<Connection> connection,
 Task<void> Server::run_request(std::shared_ptr<Connection> connection,
                                std::shared_ptr<Request> request, const Handler& handler) {
   Result<Bytes> result = co_await handler(*request);
-  connection->body_bytes -= request->body().size();
   connection->open.erase(request->header().request_id);
   if (result) {
     Result<void> sent = request->send_staged();
@@ -325,7 +407,7 @@ void Server::reply(Connection& connection, const FrameHeader& request, Result<By
   }
   const Bytes body = result ? *std::move(result) : encode_error(result.error());
   const base::ConstBuffer part(body);
-  Result<void> sent = connection.channel->send(header, {&part, 1});
+  Result<void> sent = memory_.send(connection, header, {&part, 1});
   // A peer that leaves its replies lying for 64 MiB is not owed more memory.
   if (!sent) connection.channel->close(sent.error());
 }

@@ -90,8 +90,7 @@ void SendQueue::append(base::ConstBuffer bytes) {
   if (items_.empty() || items_.back().frame ||
       items_.back().bytes.size() + bytes.size() >
           std::max(kChunk, items_.back().bytes.capacity())) {
-    items_.emplace_back();
-    items_.back().bytes = std::exchange(spare_, {});
+    add_item().bytes = std::exchange(spare_, {});
   }
   std::vector<std::byte>& last = items_.back().bytes;
   last.insert(last.end(), bytes.begin(), bytes.end());
@@ -99,17 +98,16 @@ void SendQueue::append(base::ConstBuffer bytes) {
 }
 
 void SendQueue::append(base::ConstBuffers parts, std::size_t total) {
-  if (total > kChunk) {
-    items_.emplace_back();
-    items_.back().bytes.reserve(total);
-  }
+  if (total > kChunk) add_item().bytes.reserve(total);
   for (base::ConstBuffer part : parts)
     append(part);
 }
 
-void SendQueue::append(Outgoing& frame) {
-  items_.emplace_back();
-  items_.back().frame = &frame;
+void SendQueue::append(Outgoing& frame) { add_item().frame = &frame; }
+
+Backlog SendQueue::backlog() const {
+  if (items_.empty()) return {};
+  return {copied_bytes_, items_.front().since};
 }
 
 void SendQueue::gather(Pieces& pieces) {
@@ -133,8 +131,8 @@ std::vector<Outgoing*> SendQueue::consume(std::size_t sent) {
       const std::size_t step = std::min(sent, item.bytes.size() - item.sent);
       item.sent += step;
       sent -= step;
-      copied_bytes_ -= step;
       if (item.sent < item.bytes.size()) break;
+      copied_bytes_ -= item.sent;
       if (item.bytes.capacity() <= kChunk) {
         spare_ = std::move(item.bytes);
         spare_.clear();

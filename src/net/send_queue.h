@@ -63,6 +63,8 @@ class Outgoing {
 
 class SendQueue {
  public:
+  explicit SendQueue(const base::Clock& clock) : clock_(clock) {}
+
   // Copies.
   void append(base::ConstBuffer bytes);
   void append(base::ConstBuffers parts, std::size_t total);
@@ -70,7 +72,8 @@ class SendQueue {
   void append(Outgoing& frame);
 
   bool empty() const { return items_.empty(); }
-  std::size_t copied_bytes() const { return copied_bytes_; }
+  // Blocks of copied bytes count until the last byte of them has left: their memory is taken.
+  Backlog backlog() const;
 
   // What the next system call sends.
   void gather(Pieces& pieces);
@@ -81,11 +84,15 @@ class SendQueue {
 
  private:
   struct Item {
+    explicit Item(base::TimePoint since_) : since(since_) {}
+    base::TimePoint since;
     std::vector<std::byte> bytes;
     std::size_t sent = 0;
     Outgoing* frame = nullptr;
   };
+  Item& add_item() { return items_.emplace_back(clock_.now()); }
 
+  const base::Clock& clock_;
   std::deque<Item> items_;
   std::vector<std::byte> spare_;
   std::size_t copied_bytes_ = 0;

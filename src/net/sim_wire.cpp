@@ -24,6 +24,7 @@ class SimChannel final : public Channel {
                                std::size_t size) override {
     return SimConnection::send_from(connection_, side_, header, source, size);
   }
+  Backlog backlog() const override { return connection_->backlog(side_); }
   Task<Result<FrameHeader>> receive() override {
     return SimConnection::receive(connection_, side_);
   }
@@ -31,6 +32,9 @@ class SimChannel final : public Channel {
     return SimConnection::receive_payload(connection_, side_, sink, size);
   }
   void set_version(std::uint8_t version) override { connection_->set_version(side_, version); }
+  void set_stall_timeout(base::Duration timeout) override {
+    connection_->set_stall_timeout(side_, timeout);
+  }
   void close(Error reason) override { connection_->close(side_, std::move(reason)); }
   bool closed() const override { return connection_->closed(side_); }
   const PeerInfo& peer() const override { return connection_->peer(side_); }
@@ -80,6 +84,7 @@ Result<void> SimConnection::enqueue(int side, Outgoing frame) {
     return fail(Code::kBusy, end.peer.address + ": too much waits to leave");
   }
   frame.header.version = end.version;
+  frame.since = end.host->executor.now();
   frame.left = frame.header.payload_length;
   out.outgoing_bytes += frame.bytes.size();
   out.outgoing.push_back(std::move(frame));
@@ -112,6 +117,12 @@ Task<Result<void>> SimConnection::send_from(std::shared_ptr<SimConnection> self,
   co_return co_await done;
 }
 
+Backlog SimConnection::backlog(int side) const {
+  const Direction& out = from_[side];
+  if (out.outgoing.empty()) return {};
+  return {out.outgoing_bytes, out.outgoing.front().since};
+}
+
 void SimConnection::start_pump(int side) {
   Direction& out = from_[side];
   if (out.pumping || out.outgoing.empty() || !ends_[side].host->alive || !context_->faults) return;
@@ -129,10 +140,33 @@ void SimConnection::pump(int side) {
       end_outgoing(side, Result<void>());  // into the void, which looks like success
       return;
     }
-    if (out.unread >= kWindow) return;  // goes on when the receiver has taken something
+    if (out.unread >= kWindow) return stand_still(side);
+    out.full_since.reset();
     budget -= std::min(budget, pump_step(side, budget));
   }
   start_pump(side);
+}
+
+// The pump goes on when the receiver has taken something, if that is soon enough.
+void SimConnection::stand_still(int side) {
+  Direction& out = from_[side];
+  os::SimHost& executor = ends_[side].host->executor;
+  if (!out.full_since) out.full_since = executor.now();
+  if (std::exchange(out.watched, true)) return;
+  executor.run_at(*out.full_since + ends_[side].stall_timeout, [weak = weak_from_this(), side] {
+    if (const auto self = weak.lock()) self->check_for_stall(side);
+  });
+}
+
+// The timer is not moved with each step; it looks at what has become of the wait.
+void SimConnection::check_for_stall(int side) {
+  Direction& out = from_[side];
+  out.watched = false;
+  if (!out.full_since) return;
+  if (ends_[side].host->executor.now() - *out.full_since < ends_[side].stall_timeout) {
+    return stand_still(side);
+  }
+  close(side, Error(Code::kDeadlineExceeded, ends_[side].peer.address + ": a frame stood still"));
 }
 
 // The next `size` bytes of the frame; zeros when the source's memory is out of reach.
@@ -447,6 +481,7 @@ void SimConnection::end_outgoing(int side, const Result<void>& outcome) {
     if (frame.sender) frame.sender->set(outcome);
   }
   from_[side].outgoing.clear();
+  from_[side].full_since.reset();
   from_[side].outgoing_bytes = 0;
 }
 

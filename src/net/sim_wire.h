@@ -57,6 +57,8 @@ class SimConnection final : public std::enable_shared_from_this<SimConnection> {
   static Task<Result<void>> receive_payload(std::shared_ptr<SimConnection> self, int side,
                                             PayloadSink& sink, std::size_t size);
   void set_version(int side, std::uint8_t version) { ends_[side].version = version; }
+  void set_stall_timeout(int side, base::Duration timeout) { ends_[side].stall_timeout = timeout; }
+  Backlog backlog(int side) const;
   // What is on its way still arrives, and then the end of the connection does.
   void close(int side, Error reason);
   bool closed(int side) const;
@@ -71,6 +73,7 @@ class SimConnection final : public std::enable_shared_from_this<SimConnection> {
 
   struct Outgoing {
     FrameHeader header;
+    base::TimePoint since{};
     std::vector<std::byte> bytes;
     PayloadSource* source = nullptr;
     Done* sender = nullptr;  // who waits until `source` has been read
@@ -101,6 +104,8 @@ class SimConnection final : public std::enable_shared_from_this<SimConnection> {
     std::deque<Outgoing> outgoing;
     std::size_t outgoing_bytes = 0;             // copied ones
     bool pumping = false;                       // the pump is in its executor's queue
+    std::optional<base::TimePoint> full_since;  // the receiver does not take what has left
+    bool watched = false;                       // a timer looks after that
     bool dead = false;                          // nothing that is sent from now on arrives
     std::map<std::uint32_t, Message> messages;  // that have begun, by request id
     Fate fate = Fate::kNone;                    // of the frame that is leaving
@@ -125,6 +130,7 @@ class SimConnection final : public std::enable_shared_from_this<SimConnection> {
     std::optional<Error> closed;  // by its owner
     bool broken = false;          // by the network
     std::uint8_t version = kFrameVersion;
+    base::Duration stall_timeout = std::chrono::seconds(30);
   };
   // Request ids as the receiver of the requests sees them: duplicates need ids of their own, and
   // ids rise. Kept for the life of the connection, since data may follow a reply.
@@ -138,6 +144,8 @@ class SimConnection final : public std::enable_shared_from_this<SimConnection> {
   Result<void> enqueue(int side, Outgoing frame);
   void start_pump(int side);
   void pump(int side);
+  void stand_still(int side);
+  void check_for_stall(int side);
   std::size_t pump_step(int side, std::size_t budget);
   static std::vector<std::byte> read(Outgoing& frame, std::size_t size);
   void begin_frame(int side, Outgoing& frame);

@@ -39,6 +39,7 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
       : reactor_(reactor),
         peer_(std::move(peer)),
         buffer_(new std::byte[kReadAhead]),
+        out_(reactor.clock()),
         socket_(*io_context_of(reactor), boost::asio::generic::stream_protocol(family, 0), fd) {}
 
   Result<void> send(FrameHeader header, base::ConstBuffers payload);
@@ -51,6 +52,7 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   void set_stall_timeout(base::Duration timeout) { stall_timeout_ = timeout; }
   void close(const Error& reason);
   bool closed() const { return closed_.has_value(); }
+  Backlog backlog() const { return out_.backlog(); }
   const PeerInfo& peer() const { return peer_; }
 
   void flush() override;
@@ -84,6 +86,7 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   void wake(const std::vector<Outgoing*>& frames);
   void wait_writable();
 
+  Error refuse(Error reason);
   Error lost(int system_error) const;
   void watch_for_stalls();
   void check_for_stalls();
@@ -170,8 +173,13 @@ void Connection::wait_readable(std::coroutine_handle<> caller) {
 Task<Result<FrameHeader>> Connection::receive(std::shared_ptr<Connection> self) {
   assert((self->closed() || self->payload_left_ == 0) &&
          "the payload of the frame before must be taken first");
-  while (self->buffered() < kFrameHeaderSize && !self->closed())
+  while (self->buffered() < kFrameHeaderSize && !self->closed()) {
+    if (self->buffered() >= sizeof kFrameMagic) {
+      Result<void> begun = check_magic({self->buffer_.get() + self->begin_, self->buffered()});
+      if (!begun) co_return fail(self->refuse(std::move(begun).error()));
+    }
     co_await Bytes{*self};
+  }
   if (self->closed()) co_return fail(*self->closed_);
   const base::ConstBuffer bytes = self->take(kFrameHeaderSize);
   Result<FrameHeader> header = decode(bytes.first<kFrameHeaderSize>(), self->version_);
@@ -184,11 +192,7 @@ Task<Result<FrameHeader>> Connection::receive(std::shared_ptr<Connection> self) 
     Result<void> checked = check_extensions(self->take(size));
     if (!checked) header = fail(std::move(checked).error());
   }
-  if (!header) {
-    Error error = std::move(header).error().with_context(self->peer_.address);
-    self->close(error);
-    co_return fail(std::move(error));
-  }
+  if (!header) co_return fail(self->refuse(std::move(header).error()));
   self->payload_left_ = header->payload_length;
   co_return header;
 }
@@ -271,9 +275,9 @@ Result<void> Connection::check_send(FrameHeader& header, std::size_t size) const
 Result<void> Connection::send(FrameHeader header, base::ConstBuffers payload) {
   const std::size_t size = base::total_size(payload);
   MC_CHECK(check_send(header, size));
-  if (out_.copied_bytes() + size > kMaxQueuedBytes) {
-    return fail(Code::kBusy,
-                fmt::format("{}: {} bytes wait to leave", peer_.address, out_.copied_bytes()));
+  const std::size_t waiting = out_.backlog().bytes;
+  if (waiting + size > kMaxQueuedBytes) {
+    return fail(Code::kBusy, fmt::format("{}: {} bytes wait to leave", peer_.address, waiting));
   }
   out_.append(encode(header));
   out_.append(payload, size);
@@ -348,6 +352,13 @@ void Connection::wait_writable() {
 
 // Closing.
 
+// The peer sent what it must not send.
+Error Connection::refuse(Error reason) {
+  reason = std::move(reason).with_context(peer_.address);
+  close(reason);
+  return reason;
+}
+
 void Connection::close(const Error& reason) {
   if (closed_) return;
   closed_.emplace(reason);
@@ -398,6 +409,7 @@ class SocketChannel final : public Channel {
                                std::size_t size) override {
     return Connection::send_from(connection_, header, source, size);
   }
+  Backlog backlog() const override { return connection_->backlog(); }
   Task<Result<FrameHeader>> receive() override { return Connection::receive(connection_); }
   Task<Result<void>> receive_payload(PayloadSink& sink, std::size_t size) override {
     return Connection::receive_payload(connection_, sink, size);

@@ -258,6 +258,17 @@ TEST_F(BareTest, GarbageClosesNamingWhatIsWrong) {
   net.run(expect_error(Code::kProtocolError, "bare: frame: magic"));
 }
 
+TEST_F(BareTest, GarbageShorterThanAFrameClosesAtOnce) {
+  write(base::as_bytes("GET "));
+  net.run(expect_error(Code::kProtocolError, "bare: frame: magic"));
+}
+
+TEST_F(BareTest, LessThanAMagicIsALostConnection) {
+  write(base::as_bytes("GET"));
+  ::shutdown(bare, SHUT_RDWR);
+  net.run(expect_error(Code::kConnectionLost, "closed by the peer"));
+}
+
 TEST_F(BareTest, ADamagedHeaderCloses) {
   FrameBytes bytes = encode(header_with(1));
   bytes[20] ^= std::byte{1};

@@ -42,6 +42,7 @@ class ByteChannel final : public Channel {
     if (closed_) co_return fail(*closed_);
     co_return Result<void>();
   }
+  Backlog backlog() const override { return {}; }
   Task<Result<FrameHeader>> receive() override {
     co_await executor_.yield();
     if (closed_) co_return fail(*closed_);
