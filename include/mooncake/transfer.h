@@ -34,6 +34,9 @@ struct TransferOptions {
   // "P2PHANDSHAKE": a segment's name is its address. Else http://host:port/metadata or
   // memory://name.
   std::string metadata_server = "P2PHANDSHAKE";
+  // "auto": the best. "tcp": sockets only; MC_FORCE_TCP=1 in the environment says the same. "shm":
+  // only within this host.
+  std::string path = "auto";
   // Both sides of every connection must show it; empty = open.
   std::string cluster_secret;
   // False: nothing listens, and peers can't reach this engine; for a process alone.

@@ -1,6 +1,5 @@
 #include "memory/pool.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstring>
 
 namespace mooncake::memory {
 
@@ -26,25 +24,6 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-tl::unexpected<Error> system_error(std::string_view what, std::uint64_t size) {
-  return fail(Code::kSystemCall,
-              fmt::format("{} for a pool of {} bytes: {}", what, size, std::strerror(errno)));
-}
-
-// Address space of `size` bytes that begins on a huge page. Nothing is mapped there yet.
-std::byte* reserve_aligned(std::uint64_t size) {
-  void* const all = ::mmap(nullptr, size + kHugePage, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(all);
-  const auto address = reinterpret_cast<std::uintptr_t>(begin);
-  const std::uint64_t head = round_up(address, kHugePage) - address;
-  if (head != 0) ::munmap(begin, head);
-  const std::uint64_t tail = kHugePage - head;
-  if (tail != 0) ::munmap(begin + head + round_up(size, kSmallPage), tail);
-  return begin + head;
-}
-
 // Makes a page present for writing without changing it, whoever else may use it.
 void touch(std::byte* page) {
   std::atomic_ref(reinterpret_cast<unsigned char&>(*page)).fetch_or(0, std::memory_order_relaxed);
@@ -57,36 +36,6 @@ bool populate(std::byte* begin, std::uint64_t size, std::uint64_t page) {
   for (std::uint64_t at = 0; at < size; at += page)
     touch(begin + at);
   return true;
-}
-
-struct Mapping {
-  int fd = -1;
-  std::byte* data = nullptr;
-};
-
-// A sealed memfd, mapped. Nothing is left behind on failure.
-Result<Mapping> map_sealed(const std::string& name, std::uint64_t size, unsigned flags) {
-  Mapping mapping;
-  mapping.fd = ::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
-  if (mapping.fd < 0) return system_error("memfd_create", size);
-  const char* failed = nullptr;
-  if (::ftruncate(mapping.fd, static_cast<off_t>(size)) != 0) {
-    failed = "ftruncate";
-  } else if (::fcntl(mapping.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    failed = "sealing";
-  } else if ((mapping.data = reserve_aligned(size)) == nullptr) {
-    failed = "reserving address space";
-  } else if (::mmap(mapping.data, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, mapping.fd,
-                    0) == MAP_FAILED) {
-    failed = "mmap";
-  } else if (::madvise(mapping.data, size, MADV_DONTFORK) != 0) {
-    failed = "MADV_DONTFORK";
-  }
-  if (!failed) return mapping;
-  auto error = system_error(failed, size);
-  if (mapping.data) ::munmap(mapping.data, size);
-  ::close(mapping.fd);
-  return error;
 }
 
 }  // namespace
@@ -116,22 +65,21 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
     MC_CHECK(options.budget->take(size, options.name));
   }
 
-  Result<Mapping> mapping = fail(Code::kNotSupported);
+  constexpr auto kWrite = OwnedMapping::PeersMay::kWrite;
+  Result<OwnedMapping> memory = fail(Code::kNotSupported);
   auto backing = PageBacking::kSmall;
   if (options.reserved_huge_pages && size % kHugePage == 0) {
-    mapping = map_sealed(options.name, size, MFD_HUGETLB | kHuge2Mib);
-    if (mapping) backing = PageBacking::kReservedHuge;
+    memory = OwnedMapping::create(options.name, size, kWrite, MFD_HUGETLB | kHuge2Mib);
+    if (memory) backing = PageBacking::kReservedHuge;
   }
-  if (!mapping) mapping = map_sealed(options.name, size, 0);
-  if (!mapping) {
+  if (!memory) memory = OwnedMapping::create(options.name, size, kWrite);
+  if (!memory) {
     if (options.budget) options.budget->give_back(size);
-    return fail(std::move(mapping).error());
+    return fail(std::move(memory).error().with_context(
+        fmt::format("pool '{}' of {} bytes", options.name, size)));
   }
-
   auto pool = std::unique_ptr<Pool>(new Pool);
-  pool->data_ = mapping->data;
-  pool->size_ = size;
-  pool->fd_ = mapping->fd;
+  pool->memory_ = *std::move(memory);
   pool->owner_ = ::getpid();
   pool->budget_ = options.budget;
   pool->backing_ = backing;
@@ -139,21 +87,15 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
 }
 
 Pool::~Pool() {
-  // In a forked child the range isn't ours: the mapping was left out, and something else may be
-  // there.
-  if (::getpid() == owner_) {
-    ::munmap(data_, size_);
-    if (budget_) budget_->give_back(size_);
-  }
-  ::close(fd_);
+  if (::getpid() == owner_ && budget_) budget_->give_back(size());
 }
 
 std::uint64_t Pool::prepare(std::uint64_t bytes) {
   std::uint64_t done = prepared_.load(std::memory_order_relaxed);
-  const std::uint64_t goal = done + std::min(size_ - done, round_up(bytes, kHugePage));
+  const std::uint64_t goal = done + std::min(size() - done, round_up(bytes, kHugePage));
   while (done < goal) {
-    const std::uint64_t step = std::min(kHugePage, size_ - done);
-    if (!prepare_step(data_ + done, step)) break;
+    const std::uint64_t step = std::min(kHugePage, size() - done);
+    if (!prepare_step(data() + done, step)) break;
     done += step;
     prepared_.store(done, std::memory_order_release);
   }

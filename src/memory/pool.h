@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "memory/shared_mapping.h"
 #include "mooncake/result.h"
 
 namespace mooncake::memory {
@@ -45,10 +46,10 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  std::byte* data() const { return data_; }
-  std::uint64_t size() const { return size_; }
-  std::span<std::byte> bytes() const { return {data_, size_}; }
-  int fd() const { return fd_; }
+  std::byte* data() const { return memory_.data(); }
+  std::uint64_t size() const { return memory_.size(); }
+  std::span<std::byte> bytes() const { return {data(), size()}; }
+  int fd() const { return memory_.fd(); }
 
   // Bytes from the start whose pages are present: touching them faults no more. Only grows.
   std::uint64_t prepared() const { return prepared_.load(std::memory_order_acquire); }
@@ -62,9 +63,7 @@ class Pool {
   Pool() = default;
   bool prepare_step(std::byte* begin, std::uint64_t size);
 
-  std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
-  int fd_ = -1;
+  OwnedMapping memory_;
   int owner_ = 0;  // process that made it
   Budget* budget_ = nullptr;
   bool collapse_ = true;  // worth trying

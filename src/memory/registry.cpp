@@ -1,5 +1,6 @@
 #include "memory/registry.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -75,6 +77,11 @@ const Region& Access::region() const { return state_->region; }
 std::size_t Registry::Removed::accesses() const {
   return state_->accesses.load(std::memory_order_acquire);
 }
+bool Registry::Removed::is_clear() const { return !gate_ || gate_->is_clear(state_->region.pass); }
+void Registry::Removed::retire() {
+  if (gate_) std::exchange(gate_, nullptr)->retire(state_->region.pass);
+}
+std::uint64_t Registry::Removed::length() const { return state_->region.length; }
 
 struct Registry::State {
   mutable std::mutex mutex;
@@ -83,6 +90,15 @@ struct Registry::State {
   IntervalIndex<Registration> plain;
   IntervalIndex<Registration> guarded;
   std::uint64_t generation = 0;
+  std::shared_ptr<Gate> gate;
+
+  struct SharedPool {
+    std::uint64_t number = 0, size = 0;
+    int fd = -1;
+  };
+  std::map<std::uint64_t, SharedPool> pools;  // by first address
+  std::uint64_t next_pool = 1;
+  std::function<void(std::uint64_t)> on_unshared;
 
   RegionKey new_key() {
     for (;;) {
@@ -127,6 +143,7 @@ Result<Region> Registry::add(std::uint64_t base, std::uint64_t length, std::stri
                 "register " + describe(base, length) + ": overlaps guarded memory");
   }
   region.key = state_->new_key();
+  if (state_->gate) region.pass = state_->gate->open();
   state_->by_key.emplace(region.key, registration);
   (guarded ? state_->guarded : state_->plain).insert(base, base + length, registration);
   ++state_->generation;
@@ -142,8 +159,62 @@ Result<Registry::Removed> Registry::remove(std::uint64_t base) {
   }
   state_->by_key.erase((*taken)->region.key);
   (*taken)->live.store(false, std::memory_order_release);
+  if (state_->gate) state_->gate->raise((*taken)->region.pass);
   ++state_->generation;
-  return Removed(*std::move(taken));
+  return Removed(*std::move(taken), state_->gate);
+}
+
+void Registry::use_gate(std::shared_ptr<Gate> gate) {
+  std::lock_guard lock(state_->mutex);
+  state_->gate = std::move(gate);
+}
+
+std::uint64_t Registry::share_pool(const Pool& pool) {
+  std::lock_guard lock(state_->mutex);
+  const std::uint64_t number = state_->next_pool++;
+  state_->pools[reinterpret_cast<std::uint64_t>(pool.data())] = {number, pool.size(), pool.fd()};
+  return number;
+}
+
+void Registry::unshare_pool(const Pool& pool) {
+  std::function<void(std::uint64_t)> tell;
+  std::uint64_t number = 0;
+  {
+    std::lock_guard lock(state_->mutex);
+    const auto it = state_->pools.find(reinterpret_cast<std::uint64_t>(pool.data()));
+    if (it == state_->pools.end()) return;
+    number = it->second.number;
+    state_->pools.erase(it);
+    tell = state_->on_unshared;
+  }
+  if (tell) tell(number);
+}
+
+void Registry::on_unshared(std::function<void(std::uint64_t)> callback) {
+  std::lock_guard lock(state_->mutex);
+  state_->on_unshared = std::move(callback);
+}
+
+SharedPlace Registry::place_of(std::uint64_t base, std::uint64_t length) const {
+  std::lock_guard lock(state_->mutex);
+  auto it = state_->pools.upper_bound(base);
+  if (it == state_->pools.begin()) return {};
+  const auto& [begin, pool] = *--it;
+  if (base - begin > pool.size || length > pool.size - (base - begin)) return {};
+  return {pool.number, base - begin};
+}
+
+Result<Registry::PoolMemory> Registry::pool_memory(std::uint64_t pool) const {
+  std::lock_guard lock(state_->mutex);
+  for (const auto& [begin, shared] : state_->pools) {
+    if (shared.number != pool) continue;
+    PoolMemory memory;
+    memory.fd = os::UniqueFd(::fcntl(shared.fd, F_DUPFD_CLOEXEC, 0));
+    memory.size = shared.size;
+    if (memory.fd) return memory;
+    return fail(Code::kSystemCall, fmt::format("dup: {}", std::strerror(errno)));
+  }
+  return fail(Code::kAddressNotRegistered, fmt::format("no pool {} is shared", pool));
 }
 
 Result<Access> Registry::admit(std::uint64_t base, std::uint64_t length, RegionKey key) const {

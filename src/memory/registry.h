@@ -10,7 +10,10 @@
 #include <string_view>
 
 #include "memory/extent_table.h"
+#include "memory/gate.h"
+#include "memory/pool.h"
 #include "mooncake/result.h"
+#include "os/local_socket.h"
 
 namespace mooncake::memory {
 
@@ -30,6 +33,13 @@ struct Region {
   Permission permission = Permission::kReadWrite;
   std::string location = "*";
   std::shared_ptr<ExtentTable> extents;
+  Pass pass = Pass::kNone;  // for copiers of this host; kNone: none may come that way
+};
+
+// Memory of a pool, which processes of this host may map.
+struct SharedPlace {
+  std::uint64_t pool = 0;  // number of the pool, never used again; 0 = in none
+  std::uint64_t offset = 0;
 };
 
 // One admitted access. Holds no memory alive: it says whether the access is still meant, and lets
@@ -66,21 +76,45 @@ class Registry {
                      Permission permission = Permission::kReadWrite,
                      std::shared_ptr<ExtentTable> extents = nullptr);
   // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered
-  // when there is none. From here on its accesses are not live; `accesses` of the returned handle
-  // tells how many have not ended yet.
+  // when there is none. From here on its accesses are not live; the returned handle
+  // tells whether they have ended.
   class Removed {
    public:
-    explicit Removed(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {}
+    Removed(std::shared_ptr<RegistrationState> state, std::shared_ptr<Gate> gate)
+        : state_(std::move(state)), gate_(std::move(gate)) {}
+    // Accesses of peers through this process that have not ended. They are not live any more: what
+    // asks before each copy, on the executor's thread, does no harm there.
     std::size_t accesses() const;
+    // Whether no other process copies any more under this registration.
+    bool is_clear() const;
+    // Call once it is clear: the pass may be given to another registration.
+    void retire();
+    std::uint64_t length() const;
 
    private:
     std::shared_ptr<RegistrationState> state_;
+    std::shared_ptr<Gate> gate_;
   };
   Result<Removed> remove(std::uint64_t base);
 
   // Admits an access of a peer to [base, base + length) under this key. kAddressNotRegistered, or
   // kRegionKeyMismatch when the range is registered under another key by now.
   Result<Access> admit(std::uint64_t base, std::uint64_t length, RegionKey key) const;
+  // Registrations from here on get passes of this gate.
+  void use_gate(std::shared_ptr<Gate> gate);
+
+  // Pools whose memory processes of this host may map, for as long as they are shared.
+  std::uint64_t share_pool(const Pool& pool);
+  void unshare_pool(const Pool& pool);
+  // Called with the number of each pool that is shared no more, on the thread that says so.
+  void on_unshared(std::function<void(std::uint64_t)> callback);
+  SharedPlace place_of(std::uint64_t base, std::uint64_t length) const;
+  struct PoolMemory {
+    os::UniqueFd fd;  // a duplicate
+    std::uint64_t size = 0;
+  };
+  Result<PoolMemory> pool_memory(std::uint64_t pool) const;
+
   // Any region that covers the range: for descriptors, and for accesses from this process.
   Result<Region> find(std::uint64_t base, std::uint64_t length) const;
   bool covers(std::uint64_t base, std::uint64_t length) const;

@@ -42,6 +42,7 @@ enum class Method : std::uint16_t {
   kWrite = 0x0102,
   kRead = 0x0103,
   kFence = 0x0104,
+  kOpenHost = 0x0105,
 
   kMount = 0x0201,
   kUnmount = 0x0202,

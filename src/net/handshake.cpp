@@ -11,6 +11,7 @@
 
 #include "base/random.h"
 #include "net/common_generated.h"
+#include "net/message.h"
 #include "net/rpc_codec.h"
 
 namespace mooncake::net {
@@ -134,12 +135,6 @@ Bytes make_reply(const Identity& self, std::uint8_t version) {
                                        !self.cluster_secret.empty()));
 }
 
-template <typename T>
-const T* read_table(const Bytes& bytes) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
-  return verifier.VerifyBuffer<T>(nullptr) ? flatbuffers::GetRoot<T>(bytes.data()) : nullptr;
-}
-
 FrameHeader header_of(const Identity& self, Method method, std::uint16_t flags) {
   FrameHeader header;
   header.method = static_cast<std::uint16_t>(method);
@@ -181,7 +176,7 @@ Task<Result<PeerIdentity>> greet_server(Channel& channel, const Identity& self,
   const Bytes hello = make_hello(self, target);
   MC_CO_CHECK(send_part(channel, self, Method::kHello, 0, hello));
   MC_CO_TRY(const Bytes answer, co_await receive_part(channel, Method::kHello, kReply));
-  const auto* reply = read_table<wire::HelloReply>(answer);
+  const auto* reply = verified_root<wire::HelloReply>(answer);
   if (!reply || as_buffer(reply->nonce()).size() != kNonceSize || reply->incarnation() == 0) {
     co_return fail(Code::kProtocolError,
                    "hello: the reply cannot be read, or names no incarnation");
@@ -201,7 +196,7 @@ Task<Result<PeerIdentity>> greet_server(Channel& channel, const Identity& self,
   MC_CO_CHECK(send_part(channel, self, Method::kHelloProof, 0, proof_part));
 
   MC_CO_TRY(const Bytes last, co_await receive_part(channel, Method::kHelloProof, kReply));
-  const auto* done = read_table<wire::HelloDone>(last);
+  const auto* done = verified_root<wire::HelloDone>(last);
   if (!done) co_return fail(Code::kProtocolError, "hello: the last reply cannot be read");
   if (secured && !proves(done->proof(), prove(self.cluster_secret, {base::as_bytes(kServerLabel),
                                                                     hello, answer, shown}))) {
@@ -221,7 +216,7 @@ Task<Result<PeerIdentity>> greet_server(Channel& channel, const Identity& self,
 
 Task<Result<PeerIdentity>> answer_client(Channel& channel, const Identity& self, Method& stage) {
   MC_CO_TRY(const Bytes greeting, co_await receive_part(channel, Method::kHello, 0));
-  const auto* hello = read_table<wire::Hello>(greeting);
+  const auto* hello = verified_root<wire::Hello>(greeting);
   if (!hello || as_buffer(hello->nonce()).size() != kNonceSize || hello->incarnation() == 0 ||
       hello->min_version() == 0 || hello->min_version() > hello->max_version()) {
     co_return fail(Code::kProtocolError, "hello: cannot be read, or names no incarnation");
@@ -236,7 +231,7 @@ Task<Result<PeerIdentity>> answer_client(Channel& channel, const Identity& self,
   MC_CO_CHECK(send_part(channel, self, Method::kHello, kReply, reply));
 
   MC_CO_TRY(const Bytes answer, co_await receive_part(channel, Method::kHelloProof, 0));
-  const auto* shown = read_table<wire::HelloProof>(answer);
+  const auto* shown = verified_root<wire::HelloProof>(answer);
   if (!shown) co_return fail(Code::kProtocolError, "hello: the proof cannot be read");
   stage = Method::kHelloProof;
   Proof proof{};

@@ -35,8 +35,8 @@ struct HttpLimits {
 };
 
 // Handlers run on the executor's thread and may suspend. Unknown path: 404; known path, other
-// method (HEAD too): 405. Malformed: 400. Connections beyond the limit are answered with 503 and
-// closed.
+// method (HEAD too): 405. Malformed: 400. Beyond the limit of connections, the one that has waited
+// for a request for longest is closed; when all have sent one, the newest is answered with 503.
 class HttpServer {
  public:
   using Handler = std::function<base::Task<HttpResponse>(const HttpRequest&)>;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <iterator>
 #include <list>
 #include <map>
 #include <optional>
@@ -79,6 +80,9 @@ std::optional<HttpResponse> answer_to(const error_code& error) {
   return text_response(400, "malformed request: " + error.message());
 }
 
+// kIdle: between requests, in the head of one, or after the last.
+enum class Stage { kIdle, kBody, kHandler, kAnswer };
+
 struct Session {
   explicit Session(tcp::socket socket, std::size_t max_buffer)
       : stream(std::move(socket)), buffer(max_buffer) {}
@@ -88,7 +92,7 @@ struct Session {
   }
   beast::tcp_stream stream;
   beast::flat_buffer buffer;
-  bool handling = false;  // a handler runs; it is waited for, not cut off
+  Stage stage = Stage::kIdle;
 };
 
 struct Route {
@@ -127,6 +131,7 @@ class Server final : public HttpServer {
   Task<HttpResponse> handle(const HttpRequest& request);
   Task<void> linger(Session& session);
   Task<void> stop_all();
+  bool make_room();
   void refuse(tcp::socket socket);
 
   const os::Env env_;
@@ -136,7 +141,7 @@ class Server final : public HttpServer {
 
   // Executor thread.
   tcp::acceptor acceptor_;
-  std::list<Session> sessions_;
+  std::list<Session> sessions_;  // who has waited for a request for longest comes first
   base::TaskGroup tasks_;
   bool stopping_ = false;
 };
@@ -184,7 +189,7 @@ Task<void> Server::stop_all() {
   error_code ignored;
   acceptor_.close(ignored);
   for (Session& session : sessions_) {
-    if (!session.handling) session.close();
+    if (session.stage != Stage::kHandler) session.close();  // handlers are waited for
   }
   co_await tasks_.join();
 }
@@ -198,13 +203,26 @@ Task<void> Server::accept_all() {
     if (error) {
       base::log_warning("HTTP: accept: {}", error.message());
       co_await env_.executor.sleep_for(kAcceptPause);
-    } else if (sessions_.size() >= limits_.max_connections) {
+    } else if (sessions_.size() >= limits_.max_connections && !make_room()) {
       refuse(std::move(socket));
     } else {
-      sessions_.emplace_front(std::move(socket), limits_.max_header + kReadAtOnce);
-      tasks_.start(serve(sessions_.begin()));
+      sessions_.emplace_back(std::move(socket), limits_.max_header + kReadAtOnce);
+      tasks_.start(serve(std::prev(sessions_.end())));
     }
   }
+}
+
+// Closes the connection that has waited for longest, else the one whose request takes longest to
+// arrive: clients that say nothing must not lock out one that asks for our health.
+bool Server::make_room() {
+  for (const Stage stage : {Stage::kIdle, Stage::kBody}) {
+    for (Session& session : sessions_) {
+      if (session.stage != stage || !session.stream.socket().is_open()) continue;
+      session.close();
+      return true;
+    }
+  }
+  return false;
 }
 
 void Server::refuse(tcp::socket socket) {
@@ -220,6 +238,8 @@ Task<void> Server::serve(std::list<Session>::iterator session) {
   error_code ignored;
   session->stream.socket().set_option(tcp::no_delay(true), ignored);
   while (co_await serve_one(*session)) {
+    session->stage = Stage::kIdle;
+    sessions_.splice(sessions_.end(), sessions_, session);
   }
   session->close();
   sessions_.erase(session);
@@ -233,22 +253,25 @@ Task<bool> Server::serve_one(Session& session) {
   if (error) {
     std::optional<HttpResponse> answer = answer_to(error);
     if (!answer || stopping_) co_return false;
+    session.stage = Stage::kAnswer;
     Task<error_code> writing = write(session, parser.get(), std::move(*answer), false);
     const error_code written = co_await writing;
+    session.stage = Stage::kIdle;
     if (!written) co_await linger(session);
     co_return false;
   }
+  if (!session.stream.socket().is_open()) co_return false;  // closed while its last bytes came
   const Request raw = parser.release();
   const Result<HttpRequest> request = to_request(raw);
   HttpResponse response;
   if (request) {
-    session.handling = true;
+    session.stage = Stage::kHandler;
     Task<HttpResponse> handling = handle(*request);
     response = co_await handling;
-    session.handling = false;
   } else {
     response = text_response(400, request.error().message());
   }
+  session.stage = Stage::kAnswer;
   const bool keep_alive = raw.keep_alive() && !stopping_;
   Task<error_code> writing = write(session, raw, std::move(response), keep_alive);
   const error_code written = co_await writing;
@@ -286,6 +309,7 @@ Task<error_code> Server::read(Session& session, Parser& parser) {
     error = make_error_code(boost::system::errc::not_supported);
   }
   if (error || parser.is_done()) co_return error;
+  session.stage = Stage::kBody;
   if (beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     http::response<http::empty_body> go_on(http::status::continue_, 11);
     error = co_await await_io<error_code>(

@@ -257,16 +257,66 @@ TEST_F(Http, ADripDoesNotKeepARequestAlive) {
   EXPECT_TRUE(socket.closed);
 }
 
-TEST_F(Http, TooManyConnectionsAreTurnedAway) {
-  serve({.max_connections = 1});
+// A request whose answer has come, on a connection that stays.
+void ask(RawSocket& socket) {
+  socket.send("GET /echo HTTP/1.1\r\n\r\n");
+  EXPECT_NE(socket.receive("GET /echo").find(" 200 "), std::string::npos);
+}
+
+TEST_F(Http, IdleConnectionsMakeRoomForNewOnes) {
+  serve({.max_connections = 2});
+  RawSocket first(address), second(address);
+  ask(first);
+  ask(second);
+  ask(first);  // now the second has waited for longer
+  RawSocket third(address);
+  ask(third);
+  EXPECT_EQ(second.receive(), "");
+  EXPECT_TRUE(second.closed);
+  ask(first);
+  ask(third);
+}
+
+TEST_F(Http, UnfinishedRequestsMakeRoomForNewOnes) {
+  serve({.max_connections = 2});
+  for (const char* begun :
+       {"", "G", "GET / HTTP/1.1\r\nX", "PUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"}) {
+    RawSocket one(address), other(address);
+    one.send(begun);
+    other.send(begun);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(request("GET", url("/echo"))->status, 200) << begun;
+    EXPECT_EQ(one.receive(), "") << begun;
+  }
+}
+
+TEST_F(Http, ABodyThatArrivesGoesAfterTheIdle) {
+  serve({.max_connections = 2});
+  RawSocket first(address), second(address);
+  first.send("PUT /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+  EXPECT_EQ(first.receive("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+  ask(second);
+  RawSocket third(address);
+  ask(third);
+  EXPECT_EQ(second.receive(), "");
+  first.send("body");
+  EXPECT_NE(first.receive("body").find("HTTP/1.1 200"), std::string::npos);
+}
+
+TEST_F(Http, WhoIsServedIsNotClosedForOthers) {
+  os::Executor& executor = runtime->env().executor;
+  os::Completion<bool> release(executor);
+  std::promise<void> entered;
+  server = HttpServer::create(runtime->env(), {.max_connections = 1}).value();
+  server->route("GET", "/wait", [&](const HttpRequest&) { return answer_after(entered, release); });
+  address = server->listen({"127.0.0.1", 0}).value();
   RawSocket first(address);
-  first.send("GET /echo HTTP/1.1\r\n\r\n");
-  EXPECT_NE(first.receive("GET /echo").find(" 200 "), std::string::npos);
+  first.send("GET /wait HTTP/1.1\r\n\r\n");
+  entered.get_future().get();
   RawSocket second(address);
   EXPECT_NE(second.receive().find("HTTP/1.1 503"), std::string::npos);
-  first.send("GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n");
-  first.receive();
-  EXPECT_TRUE(first.closed);
+  executor.post([&] { release.set(true); });
+  EXPECT_NE(first.receive("\r\n\r\n").find("HTTP/1.1 200"), std::string::npos);
 }
 
 TEST_F(Http, StopWaitsForHandlersAndClosesTheRest) {

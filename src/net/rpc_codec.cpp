@@ -5,6 +5,7 @@
 #include <new>
 
 #include "net/common_generated.h"
+#include "net/message.h"
 
 namespace mooncake::net {
 namespace {
@@ -46,16 +47,12 @@ Bytes encode_error(const Error& error) {
   builder.Finish(wire::CreateErrorReply(builder, static_cast<std::uint16_t>(error.code()),
                                         error.store_code(), error.retriable(),
                                         error.retry_after_ms(), text));
-  const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  return Bytes(begin, begin + builder.GetSize());
+  return copy_of(builder);
 }
 
 Error decode_error(base::ConstBuffer body) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
-  if (!verifier.VerifyBuffer<wire::ErrorReply>(nullptr)) {
-    return Error(Code::kProtocolError, "error reply cannot be read");
-  }
-  const auto* reply = flatbuffers::GetRoot<wire::ErrorReply>(body.data());
+  const auto* reply = verified_root<wire::ErrorReply>(body);
+  if (!reply) return Error(Code::kProtocolError, "error reply cannot be read");
   Code code = code_from_wire(reply->code());
   if (code == Code::kOk) code = Code::kInternal;
   const std::string_view detail = reply->detail()

@@ -111,8 +111,8 @@ class BatchRun {
                            Error error);
   Task<bool> fence(Part& part, Transport& transport, const Peer& peer, AttemptId id);
   Task<bool> repeat(Group& group, Part& part, Error error);
-  // Removes the slices with this code; returns their bytes.
-  static std::uint64_t take_out(Part& part, Code code);
+  // Removes the slices with this code.
+  static void take_out(Part& part, Code code);
   void settle_done(Part& part, std::string_view transport);
   void give_up(Part& part, Code code);
 
@@ -187,6 +187,9 @@ std::vector<std::unique_ptr<BatchRun::Group>> BatchRun::group() {
 }
 
 Task<void> BatchRun::run_group(Group& group) {
+  if (engine_.has_ended(group.segment.peer)) {
+    co_await engine_.find_again(group.segment, deadline_);
+  }
   if (const auto known = co_await know(group); !known) {
     note_all(group.entries, known.error().code());
     co_return;
@@ -198,12 +201,13 @@ Task<void> BatchRun::run_group(Group& group) {
   const std::size_t workers = std::min(kPipeline, group.parts.size());
   if (workers <= 1) {
     co_await work(group);
-    co_return;
+  } else {
+    base::TaskGroup tasks;
+    for (std::size_t i = 0; i < workers; ++i)
+      tasks.start(work(group));
+    co_await tasks.join();
   }
-  base::TaskGroup tasks;
-  for (std::size_t i = 0; i < workers; ++i)
-    tasks.start(work(group));
-  co_await tasks.join();
+  engine_.note_direct(group.segment, group.ranking.front());
 }
 
 bool BatchRun::plan(Group& group) {
@@ -283,28 +287,26 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   co_return co_await after_failure(group, part, transport, peer, id, std::move(outcome).error());
 }
 
-std::uint64_t BatchRun::take_out(Part& part, Code code) {
-  std::uint64_t bytes = 0;
+void BatchRun::take_out(Part& part, Code code) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < part.slices.size(); ++i) {
-    if (part.slices[i].code == code) {
-      bytes += part.slices[i].length;
-      continue;
-    }
+    if (part.slices[i].code == code) continue;
     part.slices[kept] = part.slices[i];
     part.entries[kept] = part.entries[i];
     ++kept;
   }
   part.slices.resize(kept);
   part.entries.resize(kept);
-  return bytes;
 }
 
 void BatchRun::settle_done(Part& part, std::string_view transport) {
-  const std::uint64_t bytes = take_out(part, Code::kOk);
-  if (bytes == 0) return;
-  engine_.bytes_by_path_[std::string(transport)] += bytes;
-  if (moved_) (*moved_)[std::string(transport)] += bytes;
+  for (const Slice& slice : part.slices) {
+    if (slice.code != Code::kOk) continue;
+    const std::string way(slice.way.empty() ? transport : slice.way);
+    engine_.add_moved(way, slice.length);
+    if (moved_) (*moved_)[way] += slice.length;
+  }
+  take_out(part, Code::kOk);
 }
 
 void BatchRun::give_up(Part& part, Code code) {

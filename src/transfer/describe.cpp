@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "transfer/wire.h"
+#include "net/message.h"
+#include "transfer/transfer_generated.h"
 
 namespace mooncake::transfer {
 
@@ -13,14 +14,16 @@ net::Bytes encode_describe(std::span<const AskedRange> ranges) {
     asked.emplace_back(range.address, range.length);
   flatbuffers::FlatBufferBuilder builder(64 + asked.size() * sizeof(wire::AddressRange));
   builder.Finish(wire::CreateDescribeRequest(builder, builder.CreateVectorOfStructs(asked)));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, std::size_t asked) {
-  MC_TRY(const auto* const reply, verified<wire::DescribeReply>(body, "DescribeReply"));
-  if (!is_aligned(reply->regions()))
+  MC_TRY(const auto* const reply, net::verified<wire::DescribeReply>(body, "DescribeReply"));
+  const std::size_t count = net::count_of(reply->regions());
+  const std::size_t places = net::count_of(reply->places());
+  if (!net::are_aligned(reply->regions(), reply->places()) || (places != 0 && places != count)) {
     return fail(Code::kProtocolError, "DescribeReply is malformed");
-  const std::size_t count = reply->regions() ? reply->regions()->size() : 0;
+  }
   if (count != asked) {
     return fail(Code::kProtocolError,
                 fmt::format("DescribeReply has {} regions, {} were asked for", count, asked));
@@ -28,19 +31,25 @@ Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, st
   std::vector<DescribedRegion> regions;
   regions.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    const auto* const region = reply->regions()->Get(static_cast<flatbuffers::uoffset_t>(i));
-    regions.push_back(
-        {region->base(), region->length(), static_cast<memory::RegionKey>(region->key())});
+    const auto at = static_cast<flatbuffers::uoffset_t>(i);
+    const auto* const in = reply->regions()->Get(at);
+    DescribedRegion region{in->base(), in->length(), static_cast<memory::RegionKey>(in->key())};
+    if (places != 0) {
+      const auto* const place = reply->places()->Get(at);
+      region.pass = static_cast<memory::Pass>(place->pass());
+      region.place = {place->pool(), place->offset()};
+    }
+    regions.push_back(region);
   }
   return regions;
 }
 
 Result<net::Bytes> answer_describe(const memory::Registry& registry, base::ConstBuffer body) {
-  MC_TRY(const auto* const request, verified<wire::DescribeRequest>(body, "DescribeRequest"));
-  if (!is_aligned(request->ranges())) {
+  MC_TRY(const auto* const request, net::verified<wire::DescribeRequest>(body, "DescribeRequest"));
+  if (!net::are_aligned(request->ranges())) {
     return fail(Code::kProtocolError, "DescribeRequest is malformed");
   }
-  const std::size_t count = request->ranges() ? request->ranges()->size() : 0;
+  const std::size_t count = net::count_of(request->ranges());
   if (count > kMaxDescribed) {
     return fail(Code::kInvalidArgument,
                 fmt::format("DescribeRequest asks for {} ranges, limit {}", count, kMaxDescribed));
@@ -48,17 +57,25 @@ Result<net::Bytes> answer_describe(const memory::Registry& registry, base::Const
   // Before the regions, so that a change in between shows as a newer generation.
   const std::uint64_t generation = registry.generation();
   std::vector<wire::RegionInfo> regions(count);
+  std::vector<wire::RegionPlace> places(count);
   for (std::size_t i = 0; i < count; ++i) {
     const auto* const asked = request->ranges()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const auto found = registry.find(asked->address(), asked->length());
     if (!found || found->extents) continue;
     regions[i] =
         wire::RegionInfo(found->base, found->length, static_cast<std::uint64_t>(found->key));
+    // Read-only memory is not for processes that could write to it unasked.
+    if (found->permission != memory::Permission::kReadWrite) continue;
+    const memory::SharedPlace place = registry.place_of(found->base, found->length);
+    places[i] =
+        wire::RegionPlace(static_cast<std::uint64_t>(found->pass), place.pool, place.offset);
   }
-  flatbuffers::FlatBufferBuilder builder(64 + count * sizeof(wire::RegionInfo));
-  builder.Finish(
-      wire::CreateDescribeReply(builder, generation, builder.CreateVectorOfStructs(regions)));
-  return copy_of(builder);
+  flatbuffers::FlatBufferBuilder builder(
+      64 + count * (sizeof(wire::RegionInfo) + sizeof(wire::RegionPlace)));
+  const auto region_vector = builder.CreateVectorOfStructs(regions);
+  const auto place_vector = builder.CreateVectorOfStructs(places);
+  builder.Finish(wire::CreateDescribeReply(builder, generation, region_vector, place_vector));
+  return net::copy_of(builder);
 }
 
 }  // namespace mooncake::transfer

@@ -21,6 +21,8 @@ struct DescribedRegion {
   std::uint64_t base = 0;
   std::uint64_t length = 0;  // 0: no region covers the range
   memory::RegionKey key{};
+  memory::Pass pass{};
+  memory::SharedPlace place;  // of `base`
 };
 
 inline constexpr std::size_t kMaxDescribed = 4096;  // ranges of one question

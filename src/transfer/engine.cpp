@@ -16,6 +16,7 @@ namespace {
 
 // How long a fence is tried behind the back of a caller whose deadline has passed.
 constexpr base::Duration kQuarantineTime = std::chrono::seconds(10);
+constexpr base::Duration kClearInterval = std::chrono::milliseconds(2);
 constexpr base::Duration kWithdrawTime = std::chrono::seconds(1);
 constexpr base::Duration kPublishTime = std::chrono::seconds(5);
 
@@ -45,6 +46,7 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       identity_(std::move(options.identity)),
       listen_(std::move(options.listen)),
       max_attempts_(std::max<std::uint32_t>(1, options.max_attempts)),
+      allowed_(std::move(options.transports)),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
       server_(net::RpcServer::create(env, server_options(identity_, options.limits))) {}
 
@@ -69,7 +71,9 @@ Task<Result<void>> EngineImpl::open() {
   const TransportContext context{env_,     identity_, registry_,
                                  *server_, *peers_,   transport_counters_};
   for (const TransportEntry& entry : builtin_transports()) {
-    transports_.push_back(entry.create(context));
+    const bool allowed = allowed_.empty() ||
+                         std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();
+    if (allowed) transports_.push_back(entry.create(context));
   }
   auto own = std::make_unique<Segment>();
   own->peer.name = identity_.name;
@@ -112,12 +116,48 @@ Result<memory::Region> EngineImpl::register_memory(std::uint64_t base, std::uint
   return registry_.add(base, length, location, memory::Permission::kReadWrite, std::move(extents));
 }
 
-// Transports copy on this thread and ask Access::live() before each copy, so that nothing touches
-// the range from here on, however long a peer takes to notice.
-Task<Result<void>> EngineImpl::unregister_memory(std::uint64_t base, TimePoint) {
+Task<Result<void>> EngineImpl::unregister_memory(std::uint64_t base, TimePoint deadline) {
   auto removed = registry_.remove(base);
   if (!removed) co_return fail(std::move(removed).error());
-  co_return Result<void>();
+  co_return co_await finish_unregister(*std::move(removed), deadline);
+}
+
+// What is served on this thread asks Access::live() before each copy, so that of it nothing touches
+// the range from here on, however long a peer takes to notice. Other processes are waited for.
+Task<Result<void>> EngineImpl::finish_unregister(memory::Registry::Removed removed,
+                                                 TimePoint deadline) {
+  const bool clear = co_await wait_until_clear(removed, deadline);
+  if (clear) co_return Result<void>();
+  const std::uint64_t length = removed.length();
+  fences_.start(clear_behind(std::move(removed)));
+  co_return fail(
+      Code::kBusy,
+      fmt::format("a process of this host is still copying; {} bytes are in quarantine", length));
+}
+
+// A copier is inside for one chunk at a time, unless it was stopped there.
+Task<bool> EngineImpl::wait_until_clear(memory::Registry::Removed& removed, TimePoint deadline) {
+  constexpr int kQuickLooks = 64;  // a chunk takes some ten microseconds
+  for (int look = 0; !removed.is_clear(); ++look) {
+    if (stopping_ || env_.now() >= deadline) co_return false;
+    if (look < kQuickLooks) {
+      co_await env_.executor.yield();
+    } else {
+      co_await env_.executor.sleep_for(kClearInterval);
+    }
+  }
+  removed.retire();
+  co_return true;
+}
+
+Task<void> EngineImpl::clear_behind(memory::Registry::Removed removed) {
+  const std::uint64_t length = removed.length();
+  quarantined_bytes_ += length;
+  while (!stopping_) {
+    const bool clear = co_await wait_until_clear(removed, env_.now() + kQuarantineTime);
+    if (clear) break;
+  }
+  quarantined_bytes_ -= length;
 }
 
 Segment* EngineImpl::find_segment(SegmentHandle handle) {
@@ -128,7 +168,10 @@ Segment* EngineImpl::find_segment(SegmentHandle handle) {
 SegmentHandle EngineImpl::handle_of(const std::string& name, const net::Address& address,
                                     bool found_by_name) {
   auto [it, is_new] = handles_.emplace(name, static_cast<SegmentHandle>(segments_.size()));
-  if (is_new) segments_.push_back(std::make_unique<Segment>());
+  if (is_new) {
+    segments_.push_back(std::make_unique<Segment>());
+    segments_.back()->handle = it->second;
+  }
   Segment& segment = *segments_[static_cast<std::uint64_t>(it->second)];
   if (it->second == SegmentHandle::kLocal) return it->second;
   segment.found_by_name |= found_by_name;
@@ -182,6 +225,25 @@ Task<Result<std::vector<DescribedRegion>>> EngineImpl::describe(Segment& segment
     segment.peer.same_host = identity_.boot_id.valid() && reply->peer.boot_id == identity_.boot_id;
   }
   co_return decode_described(reply->body, ranges.size());
+}
+
+bool EngineImpl::has_ended(const Peer& peer) const {
+  return std::any_of(transports_.begin(), transports_.end(),
+                     [&](const auto& transport) { return transport->has_ended(peer); });
+}
+
+void EngineImpl::note_direct(const Segment& segment, std::size_t transport) {
+  auto path = transports_[transport]->direct(segment.peer);
+  const auto index = static_cast<std::size_t>(segment.handle);
+  std::lock_guard lock(mutex_);
+  if (direct_.size() <= index) direct_.resize(index + 1);
+  direct_[index].swap(path);  // the old one ends outside the lock, if this was its last user
+}
+
+std::shared_ptr<DirectPath> EngineImpl::direct(SegmentHandle target) {
+  const auto index = static_cast<std::size_t>(target);
+  std::lock_guard lock(mutex_);
+  return index < direct_.size() ? direct_[index] : nullptr;
 }
 
 Task<void> EngineImpl::find_again(Segment& segment, TimePoint deadline) {
@@ -244,6 +306,21 @@ std::vector<Engine::PathChoice> EngineImpl::paths(SegmentHandle target) {
     paths.push_back({candidates[i].capabilities->name, false, 0, std::move(reasons[i])});
   }
   return paths;
+}
+
+std::map<std::string, std::uint64_t> EngineImpl::bytes_by_path() const {
+  std::lock_guard lock(mutex_);
+  return {bytes_by_path_.begin(), bytes_by_path_.end()};
+}
+
+void EngineImpl::add_moved(std::string_view path, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const auto it = bytes_by_path_.find(path);
+  if (it != bytes_by_path_.end()) {
+    it->second += bytes;
+  } else {
+    bytes_by_path_.emplace(path, bytes);
+  }
 }
 
 Engine::Counters EngineImpl::counters() const {

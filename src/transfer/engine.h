@@ -26,6 +26,7 @@ struct EngineOptions {
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;
+  std::vector<std::string> transports;  // names of those to use; empty = all
 };
 
 // One entry of a batch.
@@ -53,8 +54,12 @@ class Engine {
                                                  std::string_view location,
                                                  std::shared_ptr<memory::ExtentTable> extents) = 0;
   // Takes back the youngest registration that begins at `base`. When it returns no access that it
-  // admitted touches the range any more; kBusy when that is not so by the deadline.
+  // admitted touches the range any more; kBusy when that is not so by the deadline: then the range
+  // is in quarantine and must stay alive until the copier has gone.
   virtual Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) = 0;
+  // Any thread: the same for a registration that has been removed from registry() already.
+  virtual Task<Result<void>> finish_unregister(memory::Registry::Removed removed,
+                                               TimePoint deadline) = 0;
 
   // By name through the lookup, which also connects: kSegmentNotFound, kUnreachable. Or by address
   // (a segment that the store's Master names), which connects when first used. The same name gives
@@ -70,6 +75,9 @@ class Engine {
   virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                               std::map<std::string, std::uint64_t>* moved = nullptr) = 0;
 
+  // The way to this segment that needs no executor; null while there is none. Any thread.
+  virtual std::shared_ptr<DirectPath> direct(SegmentHandle target) = 0;
+
   // Which transports reach this segment, best first, with the reason; for the doctor and the
   // benches.
   struct PathChoice {
@@ -80,8 +88,10 @@ class Engine {
   };
   virtual std::vector<PathChoice> paths(SegmentHandle target) = 0;
 
-  // Bytes moved by transport, both directions, since start.
+  // Bytes moved by path, both directions, since start. What was moved by direct() is added by who
+  // did it. Any thread.
   virtual std::map<std::string, std::uint64_t> bytes_by_path() const = 0;
+  virtual void add_moved(std::string_view path, std::uint64_t bytes) = 0;
 
   struct Counters {
     std::uint64_t refused_ranges;  // accesses of peers that named what they may not touch

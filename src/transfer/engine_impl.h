@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ namespace mooncake::transfer {
 
 struct Segment {
   Peer peer;
+  SegmentHandle handle{};
   KeyCache keys;
   bool found_by_name = false;  // through the lookup, which may know better after a failure
 };
@@ -40,12 +42,16 @@ class EngineImpl final : public Engine {
                                          std::string_view location,
                                          std::shared_ptr<memory::ExtentTable> extents) override;
   Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) override;
+  Task<Result<void>> finish_unregister(memory::Registry::Removed removed,
+                                       TimePoint deadline) override;
   Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) override;
   SegmentHandle open_address(const std::string& name, const net::Address& address) override;
   Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                       std::map<std::string, std::uint64_t>* moved) override;
+  std::shared_ptr<DirectPath> direct(SegmentHandle target) override;
   std::vector<PathChoice> paths(SegmentHandle target) override;
-  std::map<std::string, std::uint64_t> bytes_by_path() const override { return bytes_by_path_; }
+  std::map<std::string, std::uint64_t> bytes_by_path() const override;
+  void add_moved(std::string_view path, std::uint64_t bytes) override;
   Counters counters() const override;
 
  private:
@@ -60,10 +66,16 @@ class EngineImpl final : public Engine {
   Task<Result<std::vector<DescribedRegion>>> describe(Segment& segment,
                                                       std::vector<AskedRange> ranges,
                                                       TimePoint deadline);
+  bool has_ended(const Peer& peer) const;
+  // Remembers the direct path of the best transport, if it has one.
+  void note_direct(const Segment& segment, std::size_t transport);
   // After a failure: the name may lead elsewhere by now.
   Task<void> find_again(Segment& segment, TimePoint deadline);
   // Goes on until the fence is known to hold, or for kQuarantineTime; counts the bytes meanwhile.
   void quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
+  // Waits for copiers of other processes, then lets the registration's pass go.
+  Task<bool> wait_until_clear(memory::Registry::Removed& removed, TimePoint deadline);
+  Task<void> clear_behind(memory::Registry::Removed removed);
   Task<void> fence_behind(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
   std::uint64_t oldest_open_batch() const {
     return open_batches_.empty() ? next_batch_ : *open_batches_.begin();
@@ -74,6 +86,7 @@ class EngineImpl final : public Engine {
   net::Address address_;
   const net::Address listen_;
   const std::uint32_t max_attempts_;
+  const std::vector<std::string> allowed_;  // transports; empty = all
   std::unique_ptr<SegmentLookup> lookup_;
   bool published_ = false;
 
@@ -86,12 +99,15 @@ class EngineImpl final : public Engine {
   std::vector<std::unique_ptr<Segment>> segments_;  // by handle; 0 is this engine's own
   std::map<std::string, SegmentHandle> handles_;
 
+  mutable std::mutex mutex_;                         // guards the next two
+  std::vector<std::shared_ptr<DirectPath>> direct_;  // by handle
+  std::map<std::string, std::uint64_t, std::less<>> bytes_by_path_;
+
   bool stopping_ = false;
   std::uint64_t next_batch_ = 1;
   std::set<std::uint64_t> open_batches_;
   os::Completion<bool>* all_closed_ = nullptr;  // set when the last open batch ends
   base::TaskGroup fences_;
-  std::map<std::string, std::uint64_t> bytes_by_path_;
   std::uint64_t retried_attempts_ = 0;
   std::uint64_t quarantined_bytes_ = 0;
 };

@@ -14,7 +14,9 @@
 #include "mooncake/transfer.h"
 #include "net/runtime.h"
 #include "os/run_blocking.h"
+#include "transfer/blocking_batch.h"
 #include "transfer/engine.h"
+#include "transfer/settings.h"
 
 namespace mooncake {
 
@@ -36,9 +38,23 @@ Result<net::Address> listen_address(const std::string& local_name) {
   return one;
 }
 
+// Within the engine copies are local, whatever is asked for between engines.
+Result<std::vector<std::string>> transports_of(const std::string& path) {
+  SettingInputs inputs;
+  inputs.environment = process_environment(transfer::transfer_settings());
+  MC_TRY(const Settings settings, Settings::resolve(transfer::transfer_settings(), inputs));
+  if (path != "auto" && path != "tcp" && path != "shm") {
+    return fail(Code::kInvalidArgument, "path: '" + path + "' is not one of auto|tcp|shm");
+  }
+  if (settings.boolean("force_tcp")) return std::vector<std::string>{"local", "tcp"};
+  if (path == "auto") return std::vector<std::string>{};
+  return std::vector<std::string>{"local", path};
+}
+
 Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions options,
                                                    net::Address listen) {
   transfer::EngineOptions engine_options;
+  MC_CO_TRY(engine_options.transports, transports_of(options.path));
   if (options.metadata_server != kP2p) {
     auto store = metastore::open_metastore(env, options.metadata_server);
     if (!store) co_return fail(std::move(store).error().with_context("metadata_server"));
@@ -52,26 +68,6 @@ Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions 
   engine_options.identity.cluster_secret = options.cluster_secret;
   if (options.serve) engine_options.listen = std::move(listen);
   co_return co_await Engine::start(env, std::move(engine_options));
-}
-
-struct Moved {
-  std::map<std::string, std::uint64_t> bytes;
-  std::map<std::string, std::string> reasons;
-};
-
-// The batch, and why its paths were taken.
-Task<Moved> run_batch(Engine& engine, std::span<transfer::EngineRequest> requests,
-                      TimePoint deadline) {
-  Moved moved;
-  co_await engine.transfer(requests, deadline, &moved.bytes);
-  for (const transfer::EngineRequest& request : requests) {
-    if (moved.reasons.size() == moved.bytes.size()) break;
-    for (auto& path : engine.paths(request.target)) {
-      const std::string name(path.transport);
-      if (path.usable && moved.bytes.contains(name)) moved.reasons.emplace(name, path.reason);
-    }
-  }
-  co_return moved;
 }
 
 }  // namespace
@@ -197,10 +193,15 @@ Result<void> TransferEngine::register_memory(void* address, std::uint64_t length
 Result<void> TransferEngine::unregister_memory(void* address, Milliseconds timeout) {
   const Call call(*state_);
   MC_CHECK(call.admitted());
-  auto done =
-      os::run_blocking(state_->runtime->env().executor,
-                       state_->engine->unregister_memory(reinterpret_cast<std::uint64_t>(address),
-                                                         state_->deadline(timeout)));
+  MC_TRY(auto removed, state_->engine->registry().remove(reinterpret_cast<std::uint64_t>(address)));
+  // Most often nobody is there to be waited for.
+  if (removed.accesses() == 0 && removed.is_clear()) {
+    removed.retire();
+    return {};
+  }
+  auto done = os::run_blocking(
+      state_->runtime->env().executor,
+      state_->engine->finish_unregister(std::move(removed), state_->deadline(timeout)));
   return done ? *std::move(done) : fail(Code::kNotReady);
 }
 
@@ -213,8 +214,9 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
   options.budget = &state_->budget;
   MC_TRY(auto pool, memory::Pool::create(options));
   void* const address = pool->data();
-  MC_CHECK(state_->engine->register_memory(reinterpret_cast<std::uint64_t>(address), pool->size(),
-                                           "*", nullptr));
+  MC_CHECK(state_->engine->register_memory(reinterpret_cast<std::uint64_t>(address), length, "*",
+                                           nullptr));
+  state_->engine->registry().share_pool(*pool);
   state_->get_preparer().add(*pool, memory::kReadyFirst, {});
   std::lock_guard lock(state_->mutex);
   state_->pools.emplace(address, std::move(pool));
@@ -237,7 +239,9 @@ Result<void> TransferEngine::free_memory(void* address) {
     auto taken = state_->pools.extract(address);
     if (taken) pool = std::move(taken.mapped());
   }
-  if (pool) state_->get_preparer().remove(*pool);
+  if (!pool) return {};
+  state_->engine->registry().unshare_pool(*pool);
+  state_->get_preparer().remove(*pool);
   return {};
 }
 
@@ -259,46 +263,8 @@ TransferOutcome TransferEngine::transfer(std::span<const TransferRequest> reques
     outcome.status = admitted;
     return outcome;
   }
-  std::vector<base::MutableBuffer> sources(requests.size());
-  std::vector<transfer::EngineRequest> batch(requests.size());
-  std::vector<bool> refused(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const TransferRequest& request = requests[i];
-    batch[i].target = request.target;
-    batch[i].slice.opcode = request.opcode;
-    refused[i] =
-        request.length != 0 && !state_->engine->registry().covers(
-                                   reinterpret_cast<std::uint64_t>(request.source), request.length);
-    if (refused[i]) continue;
-    sources[i] = {static_cast<std::byte*>(request.source), request.length};
-    batch[i].slice.local = {&sources[i], 1};
-    batch[i].slice.remote = request.target_offset;
-    batch[i].slice.length = request.length;
-  }
-  auto moved = os::run_blocking(state_->runtime->env().executor,
-                                run_batch(*state_->engine, batch, state_->deadline(timeout)));
-  if (moved) {
-    outcome.bytes_by_path = std::move(moved->bytes);
-    outcome.reasons = std::move(moved->reasons);
-  }
-  outcome.codes.reserve(requests.size());
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    const Code code = !moved       ? Code::kNotReady
-                      : refused[i] ? Code::kAddressNotRegistered
-                                   : batch[i].slice.code;
-    outcome.codes.push_back(code_info(code).transfer);
-    if (code == Code::kOk) {
-      outcome.bytes += requests[i].length;
-    } else if (outcome.status) {
-      outcome.status =
-          fail(code,
-               fmt::format("request {} of {}: {} {} bytes between {} and {:#x}{}", i,
-                           requests.size(), requests[i].opcode == Opcode::kWrite ? "write" : "read",
-                           requests[i].length, requests[i].source, requests[i].target_offset,
-                           refused[i] ? ": the source is not registered" : ""));
-    }
-  }
-  return outcome;
+  transfer::BlockingBatch batch(*state_->engine, requests);
+  return batch.run(state_->runtime->env().executor, state_->deadline(timeout));
 }
 
 }  // namespace mooncake

@@ -20,7 +20,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::unique_ptr<TransferEngine> make(TransferOptions options = {}) {
+std::unique_ptr<TransferEngine> make(TransferOptions options = {}, const char* path = "auto") {
+  options.path = path;
   auto engine = TransferEngine::create(options);
   EXPECT_TRUE(engine) << engine.error().message();
   return *std::move(engine);
@@ -39,8 +40,10 @@ TransferRequest request(Opcode opcode, void* source, SegmentHandle target, const
   return made;
 }
 
-TEST(TransferEngine, MovesBytesBetweenEngines) {
-  const auto one = make(), two = make();
+class EnginePath : public testing::TestWithParam<const char*> {};
+
+TEST_P(EnginePath, MovesBytesBetweenEngines) {
+  const auto one = make({}, GetParam()), two = make({}, GetParam());
   EXPECT_NE(one->port(), 0);
   EXPECT_EQ(one->local_name(), "127.0.0.1:" + std::to_string(one->port()));
   std::vector<char> mine(100'000, 'a'), theirs(100'000, 'b');
@@ -60,12 +63,16 @@ TEST(TransferEngine, MovesBytesBetweenEngines) {
   EXPECT_TRUE(outcome.status);
   EXPECT_EQ(outcome.codes, std::vector<std::int32_t>(4, 0));
   EXPECT_EQ(outcome.bytes, 2010u);
-  EXPECT_EQ(outcome.bytes_by_path.at("tcp"), 2000u);
+  const std::string path = GetParam();
+  EXPECT_EQ(outcome.bytes_by_path.at(path == "tcp" ? "tcp" : "process_vm"), 2000u);
   EXPECT_EQ(outcome.bytes_by_path.at("local"), 10u);
   EXPECT_EQ(outcome.reasons.size(), 2u);
   EXPECT_EQ(std::string_view(theirs.data(), 1001), std::string(1000, 'a') + "b");
   EXPECT_EQ(std::string_view(mine.data() + 1000, 1000), std::string(1000, 'b'));
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, EnginePath, testing::Values("auto", "tcp", "shm"),
+                         [](const auto& with) { return std::string(with.param); });
 
 TEST(TransferEngine, RefusesSourcesThatAreNotRegistered) {
   const auto engine = make();

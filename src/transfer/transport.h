@@ -66,6 +66,7 @@ struct Slice {
   const memory::ExtentRecord* record = nullptr;  // guarded writes
   std::string_view record_key;
   Code code = Code::kOk;  // result, set by the transport
+  std::string_view way;   // how it was moved, set by a transport that knows several; static text
 };
 
 struct AttemptId {
@@ -74,6 +75,16 @@ struct AttemptId {
   std::uint32_t slice = 0;
   std::uint32_t attempt = 0;
   std::uint64_t oldest_open_batch = 0;
+};
+
+// Copies on the thread that calls, without the executor: between processes of one host, while the
+// peer lives and its memory is known. Thread-safe.
+class DirectPath {
+ public:
+  virtual ~DirectPath() = default;
+  // Moves what it can of the slices whose code is kNotReady, and sets their codes and ways; what it
+  // can't stays kNotReady, for the executor's way. On return nothing of the call is in flight.
+  virtual void copy(std::span<Slice> slices, TimePoint deadline) = 0;
 };
 
 // Executor thread only.
@@ -94,6 +105,12 @@ class Transport {
   // Returns when no byte of the attempts up to `id.attempt` of this batch and slice can land in the
   // peer's memory any more. An error means that this is not known: the bytes stay quarantined.
   virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline) = 0;
+
+  // True when this life of the peer has most likely ended: who it is should be asked anew.
+  virtual bool has_ended(const Peer&) const { return false; }
+
+  // A way to this peer that needs no executor, once there is one.
+  virtual std::shared_ptr<DirectPath> direct(const Peer&) { return nullptr; }
 
   // Ends connections and tasks. Await it before destruction.
   virtual Task<void> stop() = 0;

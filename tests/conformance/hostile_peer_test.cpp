@@ -9,9 +9,10 @@
 #include <cstring>
 
 #include "net/frame.h"
+#include "net/message.h"
 #include "net/network.h"
 #include "rig.h"
-#include "transfer/wire.h"
+#include "transfer/transfer_generated.h"
 
 namespace mooncake::transfer {
 namespace {
@@ -83,7 +84,7 @@ net::Bytes body_of(const Ask& ask) {
   } else {
     builder.Finish(wire::CreateReadRequest(builder, &attempt, ask.receiver, ranges));
   }
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 Result<void> send(net::Channel& channel, Method method, std::uint32_t id, std::uint16_t flags,
@@ -150,7 +151,7 @@ class HostilePeer : public testing::Test {
     return host_->run(greet_and_ask(host_->env(), engine_->address(), std::move(question)));
   }
   Code code_of(const Answer& answer) {
-    const auto reply = verified<wire::TransferReply>(answer.body, "reply");
+    const auto reply = net::verified<wire::TransferReply>(answer.body, "reply");
     if (!reply || !(*reply)->codes()) return Code::kOk;
     return code_from_wire((*reply)->codes()->Get(0));
   }

@@ -85,8 +85,12 @@ Task<Result<void>> ClientImpl::mount(TimePoint deadline) {
 
 Task<Code> ClientImpl::heartbeat() {
   std::vector<OwnSegment> segments;
-  if (segment_) segments.push_back(segment_->description());
-  const net::Bytes body = encode_heartbeat(id_, ++membership_sequence_, segments);
+  base::Version newest;
+  if (segment_) {
+    segments.push_back(segment_->description());
+    if (segment_->extents()) newest = segment_->extents()->newest();
+  }
+  const net::Bytes body = encode_heartbeat(id_, ++membership_sequence_, newest, segments);
   const TimePoint deadline =
       env_.now() + std::max<base::Duration>(heartbeat_interval_, std::chrono::milliseconds(100));
   Result<net::Bytes> reply = co_await master_.call_once(net::Method::kHeartbeat, body, deadline);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mooncake/config.h"
+#include "net/message.h"
 #include "store/master_generated.h"
 
 namespace mooncake::store {
@@ -12,11 +13,8 @@ namespace mooncake::store {
 namespace {
 
 using flatbuffers::FlatBufferBuilder;
-
-net::Bytes take(FlatBufferBuilder& builder) {
-  const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  return net::Bytes(begin, begin + builder.GetSize());
-}
+using net::count_of;
+using net::verified;
 
 // Keys one after the other, and the lengths that cut them.
 struct KeyVectors {
@@ -59,20 +57,6 @@ flatbuffers::Offset<wire::Segment> add_segment(FlatBufferBuilder& builder, const
                              own.prepared);
 }
 
-template <typename Table>
-Result<const Table*> verified(base::ConstBuffer body, std::string_view what) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
-  if (!verifier.VerifyBuffer<Table>(nullptr)) {
-    return fail(Code::kProtocolError, fmt::format("Master's {} does not verify", what));
-  }
-  return flatbuffers::GetRoot<Table>(body.data());
-}
-
-template <typename Vector>
-std::size_t count_of(const Vector* vector) {
-  return vector == nullptr ? 0 : vector->size();
-}
-
 Result<void> check_count(std::size_t got, std::size_t expected, std::string_view what) {
   if (got == expected) return {};
   return fail(Code::kProtocolError,
@@ -108,6 +92,9 @@ Result<PlacedBatch> read_placed(const Reply* reply, std::size_t expected) {
   MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
   MC_CHECK(check_count(count_of(reply->versions()), expected, "versions"));
   MC_CHECK(check_count(count_of(reply->replica_counts()), expected, "replica counts"));
+  if (!net::are_aligned(reply->versions(), reply->locations())) {
+    return fail(Code::kProtocolError, "Master's reply has a vector that is not aligned");
+  }
   PlacedBatch out;
   MC_TRY(out.segments, read_segments(reply->segments()));
   out.objects.resize(expected);
@@ -148,16 +135,16 @@ net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch new
   const auto text = builder.CreateString(name);
   builder.Finish(wire::CreateMountRequest(builder, static_cast<std::uint64_t>(client), sequence,
                                           static_cast<std::uint32_t>(newest), text, vector));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_unmount(ClientId client, std::uint64_t sequence) {
   FlatBufferBuilder builder;
   builder.Finish(wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
-net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
+net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Version newest,
                             std::span<const OwnSegment> segments) {
   FlatBufferBuilder builder;
   std::vector<wire::Prepared> prepared;
@@ -167,9 +154,9 @@ net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
                           segment.prepared);
   }
   const auto vector = builder.CreateVectorOfStructs(prepared);
-  builder.Finish(
-      wire::CreateHeartbeatRequest(builder, static_cast<std::uint64_t>(client), sequence, vector));
-  return take(builder);
+  builder.Finish(wire::CreateHeartbeatRequest(builder, static_cast<std::uint64_t>(client), sequence,
+                                              vector, newest.value()));
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
@@ -180,7 +167,7 @@ net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::s
   builder.Finish(wire::CreateGrantRequest(builder, static_cast<std::uint64_t>(client),
                                           numbers.first, numbers.oldest_open, vectors.bytes,
                                           vectors.lengths, size_vector, replicas));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items) {
@@ -200,7 +187,7 @@ net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const Finis
   builder.Finish(wire::CreateFinishRequest(
       builder, static_cast<std::uint64_t>(client), numbers.first, numbers.oldest_open, keys.bytes,
       keys.lengths, version_vector, count_vector, incarnation_vector));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys) {
@@ -208,7 +195,7 @@ net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys) 
   const KeyVectors vectors = add_keys(builder, keys);
   builder.Finish(wire::CreateKeysRequest(builder, static_cast<std::uint64_t>(client), vectors.bytes,
                                          vectors.lengths));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
@@ -218,11 +205,11 @@ net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::
   builder.Finish(wire::CreateRemoveRequest(builder, static_cast<std::uint64_t>(client),
                                            numbers.first, numbers.oldest_open, vectors.bytes,
                                            vectors.lengths, force));
-  return take(builder);
+  return net::copy_of(builder);
 }
 
 Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected) {
-  MC_TRY(const wire::MountReply* reply, verified<wire::MountReply>(body, "MountReply"));
+  MC_TRY(const wire::MountReply* reply, verified<wire::MountReply>(body, "Master\'s MountReply"));
   MountOutcome out;
   MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
   out.epoch = static_cast<base::Epoch>(reply->epoch());
@@ -235,7 +222,7 @@ Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected) 
 }
 
 Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected) {
-  MC_TRY(const wire::GrantReply* reply, verified<wire::GrantReply>(body, "GrantReply"));
+  MC_TRY(const wire::GrantReply* reply, verified<wire::GrantReply>(body, "Master\'s GrantReply"));
   MC_TRY(PlacedBatch out, read_placed(reply, expected));
   if (reply->needed() != 0) {
     out.shortage = fmt::format("needs {}, evictable {}, leased or being written {}",
@@ -246,8 +233,12 @@ Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected) {
 }
 
 Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected) {
-  MC_TRY(const wire::LocateReply* reply, verified<wire::LocateReply>(body, "LocateReply"));
+  MC_TRY(const wire::LocateReply* reply,
+         verified<wire::LocateReply>(body, "Master\'s LocateReply"));
   MC_CHECK(check_count(count_of(reply->sizes()), expected, "sizes"));
+  if (!net::are_aligned(reply->sizes())) {
+    return fail(Code::kProtocolError, "Master's reply has a vector that is not aligned");
+  }
   MC_TRY(PlacedBatch out, read_placed(reply, expected));
   for (std::size_t i = 0; i < expected; ++i) {
     PlacedObject& object = out.objects[i];
@@ -262,7 +253,7 @@ Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected) 
 }
 
 Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected) {
-  MC_TRY(const wire::CodesReply* reply, verified<wire::CodesReply>(body, "CodesReply"));
+  MC_TRY(const wire::CodesReply* reply, verified<wire::CodesReply>(body, "Master\'s CodesReply"));
   MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
   std::vector<Code> out;
   out.reserve(expected);

@@ -50,7 +50,7 @@ struct FinishItem {
 net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch newest,
                         std::string_view name, std::span<const OwnSegment> segments);
 net::Bytes encode_unmount(ClientId client, std::uint64_t sequence);
-net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence,
+net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Version newest,
                             std::span<const OwnSegment> segments);
 net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
                         std::span<const std::uint64_t> sizes, std::uint32_t replicas);

@@ -65,8 +65,11 @@ struct Command {
   // has been abandoned and is released at once.
   std::uint64_t sequence = 0;
   std::uint64_t oldest_open = 0;
-  Epoch newest_epoch{};       // kMount: the core's epoch rises above it, or it answers kBusy until
-                              // its limit allows that
+  Epoch newest_epoch{};    // kMount: the core's epoch rises above it, or it answers kBusy until
+                           // its limit allows that
+  Version newest_version;  // kHeartbeat: the youngest that was written into the client's segments.
+                           // One that was never granted is forged, and would shut out the
+                           // younger grants to come: the client has to mount again
   std::size_t budget = 4096;  // kTick: entries to visit at most
   std::uint32_t replicas = 1;
   bool force = false;
@@ -143,7 +146,8 @@ struct Totals {
   std::uint64_t clients = 0;
   std::uint64_t segments = 0;
   // Since start.
-  std::uint64_t evicted_objects = 0, evicted_bytes = 0, expired_clients = 0, lost_objects = 0;
+  std::uint64_t evicted_objects = 0, evicted_bytes = 0, expired_clients = 0, lost_objects = 0,
+                forged_versions = 0;
   std::uint64_t eviction_attempts = 0, grant_shortages = 0, partial_grants = 0, expired_grants = 0;
 };
 

@@ -66,6 +66,7 @@ class Fixture {
     command.sequence = ++control;
     command.segments = segments;
     command.newest_epoch = newest_epoch;
+    command.newest_version = newest_version;
     std::vector<Code> codes = {};
     for (const Effect& effect : apply(command))
       codes.push_back(effect.code);
@@ -187,6 +188,7 @@ class Fixture {
   std::uint32_t replicas = 1;
   std::uint64_t numbers = 0;
   std::uint64_t oldest_open = 0;
+  Version newest_version;  // that heartbeats report
   std::uint64_t control = 0;
   Epoch newest_epoch{};
 };

@@ -198,6 +198,11 @@ void Core::State::heartbeat(const Command& command) {
   if (client == nullptr) return refuse(command, Code::kClientNotFound);
   if (command.sequence < client->sequence) return refuse(command, Code::kStaleCommand);
   client->sequence = command.sequence;
+  if (command.newest_version > Version(epoch, sequence)) {
+    ++totals.forged_versions;
+    depart(*client);
+    return refuse(command, Code::kClientNotFound);
+  }
   alive(*client);
   for (std::size_t i = 0; i < command.segments.size(); ++i) {
     const MountedSegment& wanted = command.segments[i];

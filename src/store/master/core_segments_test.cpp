@@ -160,6 +160,23 @@ TEST(Segments, UnmountIsIdempotent) {
   EXPECT_EQ(f.heartbeat(kOne), Code::kClientNotFound);
 }
 
+// A version that was never granted shuts out the grants to come: the memory has to be given anew.
+TEST(Segments, AVersionThatWasNeverGrantedMeansMountingAgain) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  const Effect granted = f.grant(kOne, "k", 1);
+  f.newest_version = granted.version;
+  EXPECT_EQ(f.heartbeat(kOne), Code::kOk);
+  f.newest_version = Version::from_value(granted.version.value() + 1);
+  EXPECT_EQ(f.heartbeat(kOne), Code::kClientNotFound);
+  EXPECT_EQ(f.core.totals().forged_versions, 1u);
+  EXPECT_EQ(f.core.totals().segments, 0u);
+  EXPECT_EQ(f.core.totals().open_grants, 0u);
+  f.newest_version = {};
+  EXPECT_EQ(f.mount(kOne, {Fixture::segment(1, 10, 2)}), Code::kOk);
+  EXPECT_EQ(f.heartbeat(kOne), Code::kOk);
+}
+
 TEST(Segments, LateMessagesChangeNothing) {
   Fixture f;
   f.mount(kOne, {Fixture::segment(1, 10, 1)});

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "net/message.h"
 #include "store/master_generated.h"
 
 namespace mooncake::store::master {
@@ -15,11 +16,7 @@ namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using Index = flatbuffers::uoffset_t;
-
-template <typename Vector>
-std::size_t count_of(const Vector* vector) {
-  return vector == nullptr ? 0 : vector->size();
-}
+using net::count_of;
 
 tl::unexpected<Error> malformed(std::string_view what) {
   return fail(Code::kInvalidArgument, fmt::format("malformed request: {}", what));
@@ -27,19 +24,13 @@ tl::unexpected<Error> malformed(std::string_view what) {
 
 template <typename Table>
 Result<const Table*> verified(base::ConstBuffer body) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const std::uint8_t*>(body.data()), body.size());
-  if (!verifier.VerifyBuffer<Table>(nullptr)) return malformed("it does not verify");
-  return flatbuffers::GetRoot<Table>(body.data());
+  if (const Table* table = net::verified_root<Table>(body)) return table;
+  return malformed("it does not verify");
 }
 
-// The verifier looks at the place of a vector, but not at how its elements are aligned.
 template <typename... Vectors>
 Result<void> check_aligned(const Vectors*... vectors) {
-  const auto aligned = [](const auto* vector) {
-    return vector == nullptr ||
-           reinterpret_cast<std::uintptr_t>(vector->Data()) % alignof(std::uint64_t) == 0;
-  };
-  if (!(aligned(vectors) && ...)) return malformed("a vector is not aligned");
+  if (!net::are_aligned(vectors...)) return malformed("a vector is not aligned");
   return {};
 }
 
@@ -155,6 +146,7 @@ Result<Request> parse_heartbeat(base::ConstBuffer body) {
   request.command.kind = CommandKind::kHeartbeat;
   MC_TRY(request.command.client, client_of(table->client()));
   request.command.sequence = table->sequence();
+  request.command.newest_version = Version::from_value(table->newest_version());
   if (count_of(table->prepared()) > kMaxSegmentsPerMessage) return malformed("too many segments");
   for (std::size_t i = 0; i < count_of(table->prepared()); ++i) {
     const wire::Prepared* prepared = table->prepared()->Get(static_cast<Index>(i));

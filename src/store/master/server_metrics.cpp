@@ -84,6 +84,8 @@ void ServerMetrics::add_gauges(const Core& core) {
         &Totals::partial_grants);
   total("master_put_start_discard_cnt", "Writes given up for their age", &Totals::expired_grants);
   total("master_expired_clients_total", "Clients that fell silent", &Totals::expired_clients);
+  total("master_forged_versions_total", "Clients sent to mount again for versions never granted",
+        &Totals::forged_versions);
   total("master_lost_objects_total", "Objects whose last replica went with its owner",
         &Totals::lost_objects);
   registry_.gauge("master_epoch", "Epoch of this Master",

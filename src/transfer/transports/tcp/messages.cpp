@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "transfer/wire.h"
+#include "net/message.h"
+#include "transfer/transfer_generated.h"
 
 namespace mooncake::transfer::tcp {
 
@@ -53,7 +54,7 @@ std::vector<std::uint8_t> records_of(std::span<const Slice> slices) {
 template <typename Request>
 Result<TransferMessage> decode_ranges(const Request& request) {
   const auto* const ranges = request.ranges();
-  if (!request.attempt() || !ranges || ranges->size() == 0 || !is_aligned(ranges)) {
+  if (!request.attempt() || !ranges || ranges->size() == 0 || !net::are_aligned(ranges)) {
     return fail(Code::kProtocolError, "a transfer without attempt or ranges");
   }
   if (ranges->size() > kMaxRequestRanges) {
@@ -114,7 +115,7 @@ net::Bytes encode_write(AttemptId id, base::Incarnation receiver, std::span<cons
   const wire::Attempt attempt = to_wire(id);
   builder.Finish(wire::CreateWriteRequest(builder, &attempt, static_cast<std::uint64_t>(receiver),
                                           ranges, sizeof(ExtentRecord), record_bytes));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_read(AttemptId id, base::Incarnation receiver, std::span<const Slice> slices) {
@@ -123,7 +124,7 @@ net::Bytes encode_read(AttemptId id, base::Incarnation receiver, std::span<const
   const wire::Attempt attempt = to_wire(id);
   builder.Finish(
       wire::CreateReadRequest(builder, &attempt, static_cast<std::uint64_t>(receiver), ranges));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_fence(AttemptId id, base::Incarnation receiver) {
@@ -131,7 +132,7 @@ net::Bytes encode_fence(AttemptId id, base::Incarnation receiver) {
   builder.Finish(wire::CreateFenceRequest(
       builder, static_cast<std::uint64_t>(receiver), id.oldest_open_batch,
       static_cast<std::uint64_t>(id.engine), id.batch, id.slice, id.attempt));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_codes(std::span<const Code> codes) {
@@ -145,17 +146,17 @@ net::Bytes encode_codes(std::span<const Code> codes) {
     numbers = builder.CreateVector(values);
   }
   builder.Finish(wire::CreateTransferReply(builder, numbers));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 net::Bytes encode_fenced() {
   flatbuffers::FlatBufferBuilder builder(64);
   builder.Finish(wire::CreateFenceReply(builder));
-  return copy_of(builder);
+  return net::copy_of(builder);
 }
 
 Result<void> apply_codes(base::ConstBuffer reply, std::span<Slice> slices) {
-  MC_TRY(const auto* const table, verified<wire::TransferReply>(reply, "TransferReply"));
+  MC_TRY(const auto* const table, net::verified<wire::TransferReply>(reply, "TransferReply"));
   const auto* const codes = table->codes();
   const std::size_t count = codes ? codes->size() : 0;
   if (count != 0 && count != slices.size()) {
@@ -170,7 +171,7 @@ Result<void> apply_codes(base::ConstBuffer reply, std::span<Slice> slices) {
 }
 
 Result<TransferMessage> decode_write(base::ConstBuffer body) {
-  MC_TRY(const auto* const request, verified<wire::WriteRequest>(body, "WriteRequest"));
+  MC_TRY(const auto* const request, net::verified<wire::WriteRequest>(body, "WriteRequest"));
   MC_TRY(TransferMessage message, decode_ranges(*request));
   base::ConstBuffer records;
   if (request->records()) {
@@ -182,12 +183,12 @@ Result<TransferMessage> decode_write(base::ConstBuffer body) {
 }
 
 Result<TransferMessage> decode_read(base::ConstBuffer body) {
-  MC_TRY(const auto* const request, verified<wire::ReadRequest>(body, "ReadRequest"));
+  MC_TRY(const auto* const request, net::verified<wire::ReadRequest>(body, "ReadRequest"));
   return decode_ranges(*request);
 }
 
 Result<FenceMessage> decode_fence(base::ConstBuffer body) {
-  MC_TRY(const auto* const request, verified<wire::FenceRequest>(body, "FenceRequest"));
+  MC_TRY(const auto* const request, net::verified<wire::FenceRequest>(body, "FenceRequest"));
   FenceMessage message;
   message.receiver = static_cast<base::Incarnation>(request->receiver());
   message.attempt.engine = static_cast<base::Incarnation>(request->engine());

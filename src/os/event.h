@@ -1,0 +1,45 @@
+// Event: happens once; any number of tasks wait for it, each until its own deadline.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "os/executor.h"
+
+namespace mooncake::os {
+
+// Executor thread only. Must outlive those that wait.
+class Event {
+ public:
+  explicit Event(Executor& executor) : executor_(executor) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void set() {
+    is_set_ = true;
+    for (Completion<bool>* waiter : std::exchange(waiters_, {}))
+      waiter->set(true);
+  }
+  bool is_set() const { return is_set_; }
+
+  // False when the deadline came first.
+  Task<bool> wait(TimePoint deadline) {
+    if (is_set_) co_return true;
+    Completion<bool> happened(executor_);
+    waiters_.push_back(&happened);
+    const TimerId timer = executor_.run_at(deadline, [this, &happened] {
+      std::erase(waiters_, &happened);
+      happened.set(false);
+    });
+    const bool in_time = co_await happened;
+    executor_.cancel(timer);
+    co_return in_time;
+  }
+
+ private:
+  Executor& executor_;
+  bool is_set_ = false;
+  std::vector<Completion<bool>*> waiters_;
+};
+
+}  // namespace mooncake::os

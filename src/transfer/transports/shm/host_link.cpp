@@ -1,0 +1,167 @@
+#include "transfer/transports/shm/host_link.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace mooncake::transfer::shm {
+
+HostLink::HostLink(os::Env env, PeerClients& peers, Peer peer)
+    : env_(env),
+      peers_(peers),
+      remote_(std::move(peer)),
+      opened_(env.executor),
+      welcomed_(env.executor) {}
+
+HostLink::~HostLink() { close(Error(Code::kCancelled)); }
+
+Task<void> HostLink::open(TimePoint deadline) {
+  auto connected = co_await connect(deadline);
+  if (!connected) close(std::move(connected).error());
+  opened_.set();
+}
+
+Task<Result<void>> HostLink::connect(TimePoint deadline) {
+  const net::Bytes body = encode_open_host();
+  net::CallOptions options;
+  options.deadline = deadline;
+  const auto reply =
+      co_await peers_.control(remote_.address).call(net::Method::kOpenHost, body, options);
+  if (!reply) co_return fail(reply.error());
+  if (reply->peer.incarnation != remote_.incarnation) co_return fail(Code::kConnectionLost);
+  MC_CO_TRY(const Invitation invitation, decode_invitation(reply->body));
+  MC_CO_TRY(process_.socket, os::LocalSocket::connect(invitation.socket));
+  MC_CO_CHECK(check_process());
+  Hello hello;
+  hello.token = invitation.token;
+  MC_CO_CHECK(process_.socket.send(bytes_of(hello)));
+  MC_CO_TRY(socket_watch_,
+            net::FdWatch::start(env_.executor, process_.socket.fd(), [this] { read_all(); }));
+  const bool in_time = co_await welcomed_.wait(deadline);
+  if (!in_time) co_return fail(Code::kDeadlineExceeded, "no welcome");
+  if (!host_) co_return fail(failure_);
+  co_return Result<void>();
+}
+
+// Who listens there, as the kernel says: a pid is of use only while we hold its pidfd.
+Result<void> HostLink::check_process() {
+  MC_TRY(const auto peer, process_.socket.peer());
+  if (peer.uid != ::geteuid()) {
+    return fail(Code::kNotSupported, fmt::format("it runs as another user ({})", peer.uid));
+  }
+  if (peer.pid == 0) return fail(Code::kNotSupported, "it is in another pid namespace");
+  MC_TRY(process_.handle, os::open_process(peer.pid));
+  if (os::has_ended(process_.handle, process_.socket)) return fail(Code::kConnectionLost);
+  process_.pid = peer.pid;
+  return {};
+}
+
+void HostLink::read_all() {
+  for (;;) {
+    const os::LocalSocket& socket = host_ ? host_->socket() : process_.socket;
+    auto message = socket.receive();
+    if (!message && message.error().code() == Code::kBusy) return;
+    const Result<void> done = message ? handle(*std::move(message)) : fail(message.error());
+    if (!done) return close(done.error());
+  }
+}
+
+Result<void> HostLink::handle(os::LocalSocket::Message message) {
+  if (!host_) return take_welcome(message);
+  if (const auto dropped = read<DropPool>(message.bytes)) {
+    host_->drop_pool(dropped->pool);
+    return {};
+  }
+  return take_pool(message);
+}
+
+Result<void> HostLink::take_welcome(const os::LocalSocket::Message& message) {
+  const auto welcome = read<Welcome>(message.bytes);
+  if (!welcome || message.fds.size() != 2) return fail(Code::kProtocolError, "no welcome");
+  if (welcome->incarnation != static_cast<std::uint64_t>(remote_.incarnation)) {
+    return fail(Code::kConnectionLost, "another engine answers");
+  }
+  MC_TRY(auto gate, memory::PeerGate::map(message.fds[0].get(), welcome->table_size,
+                                          message.fds[1].get(), welcome->slots_size));
+  MC_TRY(process_watch_, net::FdWatch::start(env_.executor, process_.handle.get(), [this] {
+           close(Error(Code::kConnectionLost, "it has exited"));
+         }));
+  host_ = std::make_shared<HostPeer>(env_.executor.clock(), std::move(process_), std::move(gate));
+  welcomed_.set();
+  return {};
+}
+
+Result<void> HostLink::take_pool(const os::LocalSocket::Message& message) {
+  const auto given = read<PoolGiven>(message.bytes);
+  if (!given) return fail(Code::kProtocolError, "unknown message");
+  const auto coming = pools_coming_.find(given->pool);
+  if (coming == pools_coming_.end()) return fail(Code::kProtocolError, "a pool unasked");
+  if (given->size == 0) {
+    host_->drop_pool(given->pool);
+  } else {
+    if (message.fds.size() != 1) return fail(Code::kProtocolError, "a pool without memory");
+    auto memory = memory::SharedMapping::map(message.fds[0].get(), given->size,
+                                             memory::SharedMapping::Use::kReadWrite);
+    if (memory) {
+      host_->add_pool(given->pool, *std::move(memory));
+    } else if (memory.error().code() == Code::kProtocolError) {
+      return fail(std::move(memory).error());
+    } else {
+      // Out of address space or mappings: the other ways remain.
+      base::log_warning("pool of {}: {}", remote_.name, memory.error().message());
+      host_->drop_pool(given->pool);
+    }
+  }
+  coming->second->set();
+  return {};
+}
+
+Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint deadline) {
+  const std::shared_ptr<HostPeer> host = host_;
+  if (!host) co_return fail(failure_);
+  for (std::size_t at = 0; at < ranges.size(); at += kMaxDescribed) {
+    const auto asked = std::span(ranges).subspan(at, std::min(kMaxDescribed, ranges.size() - at));
+    const net::Bytes body = encode_describe(asked);
+    net::CallOptions options;
+    options.deadline = deadline;
+    const auto reply =
+        co_await peers_.control(remote_.address).call(net::Method::kDescribeRegions, body, options);
+    if (!reply) co_return fail(reply.error());
+    if (reply->peer.incarnation != remote_.incarnation) co_return fail(Code::kConnectionLost);
+    MC_CO_TRY(const auto regions, decode_described(reply->body, asked.size()));
+    host->learn(regions);
+  }
+  for (const std::uint64_t pool : host->pools_wanted()) {
+    if (!pools_coming_.try_emplace(pool, std::make_unique<os::Event>(env_.executor)).second)
+      continue;
+    AskPool ask;
+    ask.pool = pool;
+    MC_CO_CHECK(host->socket().send(bytes_of(ask)));
+  }
+  std::vector<os::Event*> coming;
+  for (const auto& [pool, event] : pools_coming_) {
+    if (!event->is_set()) coming.push_back(event.get());
+  }
+  for (os::Event* event : coming) {
+    const bool in_time = co_await event->wait(deadline);
+    if (!in_time) co_return fail(Code::kDeadlineExceeded);
+  }
+  co_return Result<void>();
+}
+
+void HostLink::close(Error reason) {
+  socket_watch_.reset();
+  process_watch_.reset();
+  failure_ = std::move(reason);
+  failed_at_ = env_.now();
+  if (const auto host = std::exchange(host_, nullptr)) host->end();
+  process_ = {};
+  welcomed_.set();
+  for (const auto& [pool, event] : pools_coming_)
+    event->set();
+}
+
+}  // namespace mooncake::transfer::shm

@@ -1,0 +1,122 @@
+#include "transfer/transports/shm/host_peer.h"
+
+#include <utility>
+
+namespace mooncake::transfer::shm {
+
+namespace {
+
+constexpr std::size_t kMaxRegions = 1u << 18;  // that are remembered of one peer
+
+bool contains(std::uint64_t base, std::uint64_t length, const Slice& slice) {
+  return slice.remote >= base && slice.remote - base <= length &&
+         slice.length <= length - (slice.remote - base);
+}
+// Guarded memory needs words and records that the gate knows nothing of.
+bool is_plain(const Slice& slice) {
+  return slice.code == Code::kNotReady && slice.guard == 0 && slice.length != 0 &&
+         slice.remote + slice.length > slice.remote;
+}
+
+}  // namespace
+
+HostPeer::HostPeer(const base::Clock& clock, Process process,
+                   std::unique_ptr<memory::PeerGate> gate)
+    : clock_(clock), process_(std::move(process)), gate_(std::move(gate)) {}
+
+void HostPeer::learn(std::span<const DescribedRegion> regions) {
+  std::lock_guard lock(mutex_);
+  for (const DescribedRegion& region : regions) {
+    const std::uint64_t end = region.base + region.length;
+    if (region.pass == memory::Pass::kNone || region.length == 0 || end < region.base) continue;
+    if (regions_.size() >= kMaxRegions) regions_.clear();
+    regions_.take_youngest(region.base);
+    regions_.insert(region.base, end,
+                    {region.base, region.length, region.key, region.pass, region.place});
+    const std::uint64_t pool = region.place.pool;
+    if (pool != 0 && !pools_.contains(pool) && !gone_.contains(pool)) wanted_.insert(pool);
+  }
+}
+
+std::vector<std::uint64_t> HostPeer::pools_wanted() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> wanted(wanted_.begin(), wanted_.end());
+  wanted_.clear();
+  return wanted;
+}
+
+void HostPeer::add_pool(std::uint64_t pool, memory::SharedMapping memory) {
+  auto shared = std::make_shared<const memory::SharedMapping>(std::move(memory));
+  std::lock_guard lock(mutex_);
+  if (!gone_.contains(pool)) pools_.try_emplace(pool, std::move(shared));
+}
+
+void HostPeer::drop_pool(std::uint64_t pool) {
+  Memory last;  // unmapped outside the lock
+  std::lock_guard lock(mutex_);
+  gone_.insert(pool);
+  wanted_.erase(pool);
+  if (const auto it = pools_.find(pool); it != pools_.end()) {
+    last = std::move(it->second);
+    pools_.erase(it);
+  }
+}
+
+void HostPeer::forget(memory::Pass pass, std::uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const Region* const region = regions_.covering(address, address + 1);
+  if (region && region->pass == pass) regions_.take_youngest(region->base);
+}
+
+HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
+                                     std::vector<Memory>& held) const {
+  if (slice.key != memory::RegionKey{} && slice.key != region.key) return {};
+  Target target{region.pass, nullptr};
+  const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
+  if (pool == pools_.end()) return target;
+  const Memory& memory = pool->second;
+  const std::uint64_t offset = region.place.offset + (slice.remote - region.base);
+  const bool fits = offset >= region.place.offset && offset <= memory->size() &&
+                    slice.length <= memory->size() - offset;
+  if (!fits) return {};  // the peer contradicts itself
+  target.mapped = memory->data() + offset;
+  if (held.empty() || held.back() != memory) held.push_back(memory);
+  return target;
+}
+
+void HostPeer::resolve(std::span<const Slice> slices, std::span<Target> targets,
+                       std::vector<Memory>& held) {
+  std::lock_guard lock(mutex_);
+  const Region* region = nullptr;  // most slices of a call lie in one
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Slice& slice = slices[i];
+    targets[i] = {};
+    if (!is_plain(slice)) continue;
+    if (!region || !contains(region->base, region->length, slice)) {
+      region = regions_.covering(slice.remote, slice.remote + slice.length);
+    }
+    if (region) targets[i] = target_of(*region, slice, held);
+  }
+}
+
+Code HostPeer::why_left(const Slice& slice) {
+  std::lock_guard lock(mutex_);
+  const Region* const region =
+      is_plain(slice) ? regions_.covering(slice.remote, slice.remote + slice.length) : nullptr;
+  const bool other_key = region && slice.key != memory::RegionKey{} && slice.key != region->key;
+  return other_key ? Code::kRegionKeyMismatch : Code::kTransferFailed;
+}
+
+std::vector<AskedRange> HostPeer::unknown(std::span<const Slice> slices) {
+  std::vector<AskedRange> ranges;
+  std::lock_guard lock(mutex_);
+  for (const Slice& slice : slices) {
+    if (!is_plain(slice)) continue;
+    const Region* const region = regions_.covering(slice.remote, slice.remote + slice.length);
+    if (region && (slice.key == memory::RegionKey{} || slice.key == region->key)) continue;
+    ranges.push_back({slice.remote, slice.length});
+  }
+  return ranges;
+}
+
+}  // namespace mooncake::transfer::shm

@@ -1,0 +1,93 @@
+// HostPeer: another process of this host, as one that copies into and out of it sees it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "memory/gate.h"
+#include "memory/interval_index.h"
+#include "memory/shared_mapping.h"
+#include "os/local_socket.h"
+#include "transfer/describe.h"
+#include "transfer/transport.h"
+
+namespace mooncake::transfer::shm {
+
+inline constexpr std::string_view kMapped = "shm";
+inline constexpr std::string_view kProcessVm = "process_vm";
+
+// One life of one peer. Memory of its pools is copied through a mapping, other memory by
+// process_vm_readv and process_vm_writev; both inside its gate. Thread-safe.
+class HostPeer final : public DirectPath {
+ public:
+  // Whether this process may use process_vm_* on the peer is found out by trying.
+  struct Process {
+    pid_t pid = 0;
+    os::UniqueFd handle;     // pidfd
+    os::LocalSocket socket;  // to it; readable at its end
+  };
+  HostPeer(const base::Clock& clock, Process process, std::unique_ptr<memory::PeerGate> gate);
+
+  void copy(std::span<Slice> slices, TimePoint deadline) override;
+
+  // Ranges of slices that are still kNotReady because no region is known that has them.
+  std::vector<AskedRange> unknown(std::span<const Slice> slices);
+  // Why a slice was left: kRegionKeyMismatch when its key is not the region's any more, else
+  // kTransferFailed: another way may do it.
+  Code why_left(const Slice& slice);
+  // What the peer has described. Pools that are named, and were never known, are in pools_wanted().
+  void learn(std::span<const DescribedRegion> regions);
+  std::vector<std::uint64_t> pools_wanted();
+  void add_pool(std::uint64_t pool, memory::SharedMapping memory);
+  void drop_pool(std::uint64_t pool);
+
+  // From here on nothing is copied; what is under way ends with its chunk.
+  void end() { alive_.store(false, std::memory_order_release); }
+  bool alive() const { return alive_.load(std::memory_order_acquire); }
+  // False once the kernel has refused process_vm_*: only mapped memory can be reached.
+  bool reads_processes() const { return !process_vm_refused_.load(std::memory_order_relaxed); }
+  const os::LocalSocket& socket() const { return process_.socket; }
+  const os::UniqueFd& process() const { return process_.handle; }
+
+ private:
+  using Memory = std::shared_ptr<const memory::SharedMapping>;
+  struct Region {
+    std::uint64_t base = 0, length = 0;
+    memory::RegionKey key{};
+    memory::Pass pass{};
+    memory::SharedPlace place;
+  };
+  // Where the bytes of one slice are. No initial values: an array of them is made for each call.
+  struct Target {
+    memory::Pass pass;  // kNone: unknown, or not to be copied here
+    std::byte* mapped;  // null: only in the peer's own address space
+  };
+  class MappedCopier;
+  class ProcessCopier;
+
+  // Targets of these slices; `held` keeps mappings alive.
+  void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
+  Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
+  // The peer has taken back what this pass stood for.
+  void forget(memory::Pass pass, std::uint64_t address);
+
+  const base::Clock& clock_;
+  const Process process_;
+  const std::unique_ptr<memory::PeerGate> gate_;
+  std::atomic<bool> alive_{true};
+  std::atomic<bool> process_vm_refused_{false};
+
+  std::mutex mutex_;
+  memory::IntervalIndex<Region> regions_;  // guarded by mutex, as all below
+  std::map<std::uint64_t, Memory> pools_;
+  std::set<std::uint64_t> wanted_, gone_;
+};
+
+}  // namespace mooncake::transfer::shm

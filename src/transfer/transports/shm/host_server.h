@@ -1,0 +1,60 @@
+// HostServer: lets processes of this host in: invites them over the authenticated connection, hands
+// them the gate and the memory of pools over a Unix socket, and notices when they go.
+#pragma once
+
+#include <array>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "memory/gate.h"
+#include "net/fd_watch.h"
+#include "os/local_socket.h"
+#include "transfer/transport.h"
+#include "transfer/transports/shm/messages.h"
+
+namespace mooncake::transfer::shm {
+
+// Executor thread only. All input is hostile.
+class HostServer {
+ public:
+  explicit HostServer(const TransportContext& context);
+  ~HostServer();
+  HostServer(const HostServer&) = delete;
+  HostServer& operator=(const HostServer&) = delete;
+
+  // Makes the gate and listens. Without it nobody is invited. kNotSupported names what is missing.
+  Result<void> start();
+  // Nobody enters any more; returns when nobody is inside, or when one has been for too long.
+  Task<void> stop();
+
+  std::size_t sessions() const { return sessions_.size(); }
+
+ private:
+  struct Session;
+  using Place = std::list<std::unique_ptr<Session>>::iterator;
+
+  Result<net::Bytes> invite(const net::ServerCall& call);
+  bool take_token(const Token& token);
+  void drop_old_tokens();
+  void accept_all();
+  void drop_silent_sessions();
+  void read_all(Place session);
+  Result<void> answer(Session& session, const os::LocalSocket::Message& message);
+  Result<void> welcome(Session& session, const Hello& hello);
+  Result<void> give_pool(Session& session, std::uint64_t pool);
+  void tell_dropped(std::uint64_t pool);
+  void end(Place session, const Error& reason);
+
+  const TransportContext context_;
+  std::shared_ptr<memory::Gate> gate_;
+  std::string name_;
+  os::LocalSocket listener_;
+  std::unique_ptr<net::FdWatch> listener_watch_;
+  std::list<std::unique_ptr<Session>> sessions_;
+  std::map<Token, TimePoint> tokens_;                          // -> until when it is good
+  std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // for what was posted
+};
+
+}  // namespace mooncake::transfer::shm

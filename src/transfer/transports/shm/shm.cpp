@@ -1,0 +1,158 @@
+// The shm transport: peers on this host. One copy, made by the process that asks, through a mapping
+// of the peer's pool or by process_vm_*.
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transfer/transport.h"
+#include "transfer/transports/shm/host_link.h"
+#include "transfer/transports/shm/host_server.h"
+
+namespace mooncake::transfer {
+namespace shm {
+namespace {
+
+constexpr base::Duration kOpenTime = std::chrono::seconds(2);
+constexpr base::Duration kTryAgainAfter = std::chrono::seconds(5);
+
+constexpr Capabilities kCapabilities = [] {
+  Capabilities capabilities;
+  capabilities.name = kMapped;
+  capabilities.reach = Reach::kHost;
+  capabilities.bandwidth_bytes_per_second = 10e9;
+  capabilities.latency = std::chrono::microseconds(1);
+  capabilities.max_bytes_per_request = 8u << 20;  // one step of the executor
+  capabilities.max_ranges_per_request = 1u << 14;
+  return capabilities;
+}();
+
+Task<void> open_link(std::shared_ptr<HostLink> link, TimePoint deadline) {
+  co_await link->open(deadline);
+}
+
+class ShmTransport final : public Transport {
+ public:
+  explicit ShmTransport(const TransportContext& context) : context_(context), server_(context) {
+    auto started = server_.start();
+    if (!started) missing_ = started.error().message();
+  }
+
+  const Capabilities& capabilities() const override { return kCapabilities; }
+  bool reaches(const Peer& peer, std::string& why) const override;
+  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
+                             TimePoint deadline) override;
+  // A copy ends with the call that makes it.
+  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint) override { co_return Result<void>(); }
+  bool has_ended(const Peer& peer) const override;
+  std::shared_ptr<DirectPath> direct(const Peer& peer) override;
+  Task<void> stop() override;
+
+ private:
+  std::shared_ptr<HostLink> link_to(const Peer& peer);
+
+  const TransportContext context_;
+  HostServer server_;
+  std::string missing_;  // why nobody is reached; empty = nothing is missing
+  std::map<base::Incarnation, std::shared_ptr<HostLink>> links_;
+  base::TaskGroup tasks_;
+  bool stopping_ = false;
+};
+
+bool ShmTransport::reaches(const Peer& peer, std::string& why) const {
+  if (peer.same_process) {
+    why = "it is this engine";
+  } else if (!peer.same_host) {
+    why = "the peer is on another host";
+  } else if (!missing_.empty()) {
+    why = missing_;
+  } else {
+    const auto it = links_.find(peer.incarnation);
+    if (it == links_.end() || !it->second->has_failed()) return true;
+    if (context_.env.now() >= it->second->failed_at() + kTryAgainAfter) return true;
+    why = it->second->failure().message();
+  }
+  return false;
+}
+
+// Links that have failed are forgotten after a while, and so tried again if their peer lives.
+std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
+  std::erase_if(links_, [now = context_.env.now()](const auto& link) {
+    return link.second->has_failed() && now >= link.second->failed_at() + kTryAgainAfter;
+  });
+  std::shared_ptr<HostLink>& link = links_[peer.incarnation];
+  if (!link) {
+    link = std::make_shared<HostLink>(context_.env, context_.peers, peer);
+    tasks_.start(open_link(link, context_.env.now() + kOpenTime));
+  }
+  return link;
+}
+
+Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::span<Slice> slices,
+                                         TimePoint deadline) {
+  for (Slice& slice : slices)
+    slice.code = Code::kNotReady;
+  Result<void> outcome;
+  const std::shared_ptr<HostLink> link = stopping_ ? nullptr : link_to(peer);
+  if (!link) {
+    outcome = fail(Code::kCancelled);
+  } else {
+    const bool in_time = co_await link->opened().wait(deadline);
+    if (!in_time) outcome = fail(Code::kDeadlineExceeded);
+  }
+  constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
+  for (int round = 0; round < kRounds && outcome; ++round) {
+    const std::shared_ptr<HostPeer> host = link->peer();
+    if (!host) break;
+    host->copy(slices, deadline);
+    auto unknown = host->unknown(slices);
+    if (unknown.empty()) break;
+    if (round + 1 < kRounds) outcome = co_await link->learn(std::move(unknown), deadline);
+  }
+  bool elsewhere = false;  // what this way can't do, another may
+  for (Slice& slice : slices) {
+    if (slice.code != Code::kNotReady) continue;
+    const auto host = link ? link->peer() : nullptr;
+    slice.code = !outcome ? outcome.error().code()
+                 : host   ? host->why_left(slice)
+                          : Code::kTransferFailed;
+    elsewhere |= slice.code == Code::kTransferFailed;
+  }
+  if (!outcome) co_return outcome;
+  if (elsewhere) {
+    co_return fail(Code::kTransferFailed, "not all of it lies in memory that can be reached so");
+  }
+  co_return Result<void>();
+}
+
+bool ShmTransport::has_ended(const Peer& peer) const {
+  const auto it = links_.find(peer.incarnation);
+  return it != links_.end() && it->second->was_lost();
+}
+
+std::shared_ptr<DirectPath> ShmTransport::direct(const Peer& peer) {
+  const auto it = links_.find(peer.incarnation);
+  return it == links_.end() ? nullptr : it->second->peer();
+}
+
+Task<void> ShmTransport::stop() {
+  stopping_ = true;
+  for (auto& [incarnation, link] : links_)
+    link->close(Error(Code::kCancelled));
+  co_await tasks_.join();
+  co_await server_.stop();
+}
+
+std::unique_ptr<Transport> create(const TransportContext& context) {
+  return std::make_unique<ShmTransport>(context);
+}
+
+}  // namespace
+}  // namespace shm
+
+const TransportEntry& shm_transport_entry() {
+  static const TransportEntry entry{"shm", &shm::create};
+  return entry;
+}
+
+}  // namespace mooncake::transfer

@@ -1,0 +1,284 @@
+// Proves the shm transport between real processes: every byte where it should be by both ways, and
+// that a process which is stopped or killed in the middle of a copy neither holds up its peer
+// beyond the deadline nor writes into memory that was given back.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "memory/shared_mapping.h"
+#include "mooncake/transfer.h"
+
+namespace mooncake {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::unique_ptr<TransferEngine> make(const std::string& name = "127.0.0.1") {
+  TransferOptions options;
+  options.path = "shm";
+  options.local_name = name;
+  auto engine = TransferEngine::create(options);
+  EXPECT_TRUE(engine) << engine.error().message();
+  return *std::move(engine);
+}
+
+// What parent and child tell each other.
+struct Board {
+  std::atomic<std::uint16_t> port;
+  std::atomic<std::uint64_t> address;
+  std::atomic<std::uint64_t> copies;
+  std::atomic<std::int32_t> last_code;
+  std::atomic<bool> over;
+};
+
+class ShmProcesses : public testing::Test {
+ protected:
+  ShmProcesses() {
+    auto memory = memory::OwnedMapping::create("board", sizeof(Board),
+                                               memory::OwnedMapping::PeersMay::kWrite);
+    EXPECT_TRUE(memory);
+    memory_ = *std::move(memory);
+  }
+  ~ShmProcesses() override { end_child(SIGKILL); }
+
+  // Of the parent; the child maps it anew, since mappings of ours are left out of forks.
+  Board& board() { return *reinterpret_cast<Board*>(memory_.data()); }
+
+  // Forks before any engine exists in this process.
+  void start_child(const std::function<void(Board&)>& work) {
+    child_ = ::fork();
+    ASSERT_GE(child_, 0);
+    if (child_ != 0) return;
+    auto mapped = memory::SharedMapping::map(memory_.fd(), memory_.size(),
+                                             memory::SharedMapping::Use::kReadWrite);
+    if (!mapped) ::_exit(3);
+    work(*reinterpret_cast<Board*>(mapped->data()));
+    ::_exit(0);
+  }
+  void end_child(int signal) {
+    if (child_ <= 0) return;
+    ::kill(child_, signal);
+    ::waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+  template <typename Condition>
+  static bool comes_true(Condition condition, std::chrono::seconds limit = 20s) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
+
+  pid_t child_ = 0;
+  memory::OwnedMapping memory_;
+};
+
+TransferRequest request(Opcode opcode, void* source, SegmentHandle target, std::uint64_t there,
+                        std::uint64_t length) {
+  TransferRequest made;
+  made.opcode = opcode;
+  made.source = source;
+  made.target = target;
+  made.target_offset = there;
+  made.length = length;
+  return made;
+}
+
+// A child that owns `size` bytes, `mapped` or of its own, all 'o', until it is told to end.
+std::function<void(Board&)> owner(std::size_t size, bool mapped) {
+  return [size, mapped](Board& board) {
+    const auto engine = make();
+    std::vector<char> own;
+    char* memory = nullptr;
+    if (mapped) {
+      memory = static_cast<char*>(engine->allocate_memory(size).value_or(nullptr));
+    } else {
+      own.resize(size);
+      memory = own.data();
+      if (!engine->register_memory(memory, size)) ::_exit(4);
+    }
+    std::memset(memory, 'o', size);
+    board.address = reinterpret_cast<std::uint64_t>(memory);
+    board.port = engine->port();
+    while (!board.over)
+      std::this_thread::yield();
+  };
+}
+
+class ShmWays : public ShmProcesses, public testing::WithParamInterface<bool> {};
+
+TEST_P(ShmWays, EveryByteArrives) {
+  constexpr std::size_t kSize = 5u << 20;
+  start_child(owner(kSize, GetParam()));
+  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
+  const auto engine = make();
+  std::vector<char> mine(kSize), back(kSize);
+  for (std::size_t i = 0; i < kSize; ++i)
+    mine[i] = static_cast<char>(i * 7 >> 5);
+  ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+  ASSERT_TRUE(engine->register_memory(back.data(), kSize));
+  const auto target = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
+  ASSERT_TRUE(target) << target.error().message();
+  const std::string way = GetParam() ? "shm" : "process_vm";
+  // One large, then thousands of small ones that don't begin on any border, in both directions.
+  for (const std::size_t piece : {kSize, std::size_t{1789}}) {
+    for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead}) {
+      std::vector<TransferRequest> requests;
+      char* const local = opcode == Opcode::kWrite ? mine.data() : back.data();
+      for (std::size_t at = 0; at < kSize; at += piece) {
+        requests.push_back(request(opcode, local + at, *target, board().address + at,
+                                   std::min(piece, kSize - at)));
+      }
+      const TransferOutcome outcome = engine->transfer(requests, 10s);
+      ASSERT_TRUE(outcome.ok()) << outcome.status.error().message();
+      EXPECT_EQ(outcome.bytes_by_path.at(way), kSize);
+    }
+    EXPECT_EQ(std::memcmp(mine.data(), back.data(), kSize), 0);
+    std::fill(back.begin(), back.end(), 0);
+  }
+  // Beyond the registered range nothing is to be had, and the rest of the batch is.
+  const TransferRequest mixed[] = {
+      request(Opcode::kRead, back.data(), *target, board().address + kSize - 10, 20),
+      request(Opcode::kRead, back.data() + 100, *target, board().address, 50)};
+  const TransferOutcome outcome = engine->transfer(mixed, 5s);
+  EXPECT_EQ(outcome.codes, (std::vector<std::int32_t>{-3, 0}));
+  board().over = true;
+}
+
+// The owner stands still: copies go on, or end at their deadline.
+TEST_P(ShmWays, AStoppedOwnerHoldsUpNobody) {
+  constexpr std::size_t kSize = 1u << 20;
+  start_child(owner(kSize, GetParam()));
+  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
+  const auto engine = make();
+  std::vector<char> mine(kSize, 'm');
+  ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+  const auto target = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
+  ASSERT_TRUE(target);
+  const TransferRequest read = request(Opcode::kRead, mine.data(), *target, board().address, kSize);
+  ASSERT_TRUE(engine->transfer({&read, 1}, 5s).ok());
+  ::kill(child_, SIGSTOP);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_TRUE(engine->transfer({&read, 1}, 1s).ok()) << "known memory needs nobody's help";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 2s);
+  EXPECT_EQ(mine.front(), 'o');
+  // Killed: a failure within the deadline, and no byte that isn't the owner's.
+  end_child(SIGKILL);
+  std::fill(mine.begin(), mine.end(), 'm');
+  const TransferOutcome after = engine->transfer({&read, 1}, 2s);
+  EXPECT_FALSE(after.ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 5s);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ShmWays, testing::Bool(),
+                         [](const auto& with) { return with.param ? "Mapped" : "ProcessVm"; });
+
+// A child writes into the parent's memory without end and is stopped somewhere in it, again and
+// again. The parent takes the memory back each time: when it is told that it has it, no byte
+// changes any more; when it is told that the range is busy, it waits until the child has gone on.
+TEST_F(ShmProcesses, AStoppedWriterNeverWritesIntoMemoryThatWasGivenBack) {
+  constexpr std::size_t kSize = 8u << 20;
+  start_child([](Board& board) {
+    const auto engine = make();
+    std::vector<char> mine(kSize, 'w');
+    if (!engine->register_memory(mine.data(), kSize)) ::_exit(4);
+    while (board.port == 0)
+      std::this_thread::yield();
+    const auto target = engine->open_segment("127.0.0.1:" + std::to_string(board.port));
+    if (!target) ::_exit(5);
+    while (!board.over) {
+      const TransferRequest write =
+          request(Opcode::kWrite, mine.data(), *target, board.address, kSize);
+      board.last_code = engine->transfer({&write, 1}, 200ms).codes.front();
+      if (board.last_code == 0) ++board.copies;
+    }
+  });
+  const auto engine = make();
+  void* const memory = engine->allocate_memory(kSize).value_or(nullptr);
+  ASSERT_NE(memory, nullptr);
+  auto* const bytes = static_cast<char*>(memory);
+  board().address = reinterpret_cast<std::uint64_t>(memory);
+  board().port = engine->port();
+  int busy = 0;
+  for (int round = 0; round < 30; ++round) {
+    const std::uint64_t before = board().copies;
+    ASSERT_TRUE(comes_true([&] { return board().copies > before + 2; }))
+        << "round " << round << ", last code " << board().last_code;
+    ::kill(child_, SIGSTOP);
+    ASSERT_EQ(::waitpid(child_, nullptr, WUNTRACED), child_);
+    const Result<void> taken = engine->unregister_memory(memory, 20ms);
+    if (!taken) {
+      // In quarantine: the child is inside.
+      EXPECT_EQ(taken.error().code(), Code::kBusy) << taken.error().message();
+      ++busy;
+    } else {
+      std::memset(bytes, round, kSize);
+    }
+    ::kill(child_, SIGCONT);
+    if (taken) {
+      // The child has to find out by itself, so that it has gone on for sure.
+      ASSERT_TRUE(comes_true([&] { return board().last_code != 0; }));
+      for (std::size_t i = 0; i < kSize; ++i)
+        ASSERT_EQ(bytes[i], static_cast<char>(round)) << "byte " << i << " of round " << round;
+    }
+    ASSERT_TRUE(comes_true([&] { return board().last_code != 0; }));
+    ASSERT_TRUE(engine->register_memory(memory, kSize));
+  }
+  board().over = true;
+  std::printf("stopped inside of a copy in %d of 30 rounds\n", busy);
+}
+
+// The namesake of a killed peer is another peer: nothing is written into what its forerunner had.
+TEST_F(ShmProcesses, ARestartedPeerIsFoundAnew) {
+  constexpr std::size_t kSize = 1u << 20;
+  std::uint16_t port = 0;
+  std::unique_ptr<TransferEngine> engine;
+  std::vector<char> mine(kSize, 'm');
+  start_child(owner(kSize, true));
+  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
+  port = board().port;
+  // The second life is forked off before this process has threads, and waits for its turn.
+  const pid_t first = child_;
+  start_child([port, this](Board& board) {
+    while (board.copies == 0)
+      std::this_thread::yield();
+    const auto again = make("127.0.0.1:" + std::to_string(port));
+    void* const memory = again->allocate_memory(kSize).value_or(nullptr);
+    std::memset(memory, '2', kSize);
+    board.address = reinterpret_cast<std::uint64_t>(memory);
+    board.copies = 2;
+    while (!board.over)
+      std::this_thread::yield();
+  });
+  engine = make();
+  ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+  const auto target = engine->open_segment("127.0.0.1:" + std::to_string(port));
+  ASSERT_TRUE(target);
+  TransferRequest read = request(Opcode::kRead, mine.data(), *target, board().address, kSize);
+  ASSERT_TRUE(engine->transfer({&read, 1}, 5s).ok());
+  EXPECT_EQ(mine.back(), 'o');
+  ::kill(first, SIGKILL);
+  ::waitpid(first, nullptr, 0);
+  board().copies = 1;
+  ASSERT_TRUE(comes_true([&] { return board().copies == 2; }));
+  read.target_offset = board().address;
+  const TransferOutcome outcome = engine->transfer({&read, 1}, 5s);
+  ASSERT_TRUE(outcome.ok()) << outcome.status.error().message();
+  EXPECT_EQ(mine.front(), '2');
+  EXPECT_EQ(mine.back(), '2');
+  board().over = true;
+}
+
+}  // namespace
+}  // namespace mooncake
