@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?= dev
 PYTHON := build/venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo build test test-slow simulate bench format lint clean
+.PHONY: help setup setup-slow demo build test test-slow simulate bench compare format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,6 +39,11 @@ bench: setup ## build and run the benchmarks: make bench ARGS="--benchmark_filte
 	@found=; for b in build/release/bench-bin/*; do \
 	  [ -x "$$b" ] && [ -f "$$b" ] || continue; found=1; "$$b" $(ARGS) || exit 1; \
 	done; [ -n "$$found" ] || echo "no benchmarks yet"
+
+compare: setup ## compare with the published packages: make compare ARGS="--family tcp"
+	@cmake --preset release >&2
+	@cmake --build --preset release -j $(JOBS) >&2
+	@$(PYTHON) bench/compare/transfer.py $(ARGS)
 
 format: setup ## format all C++ with clang-format 14
 	@git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cc' '*.cu' | xargs -r clang-format-14 -i

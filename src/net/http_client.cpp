@@ -26,6 +26,8 @@ using Endpoints = std::vector<tcp::endpoint>;
 
 constexpr std::size_t kMaxAnswer = 16u << 20;
 constexpr std::uint32_t kMaxAnswerHeader = 65536;
+// The parser has no limit of its own for what stands between chunks, and after the last.
+constexpr std::size_t kMaxBuffered = 2 * kMaxAnswerHeader;
 
 // A look-up can't be stopped; when it is too late, nobody waits for it any more.
 struct Lookup {
@@ -112,7 +114,7 @@ Task<Result<HttpResponse>> Exchange::run(http::request<http::string_body> reques
       env_.executor, [&](auto done) { http::async_write(stream_, request, done); });
   if (written == beast::error::timeout) co_return failed(Code::kConnectionLost, "write", written);
 
-  beast::flat_buffer buffer;
+  beast::flat_buffer buffer(kMaxBuffered);
   http::response_parser<http::string_body> parser;
   parser.header_limit(kMaxAnswerHeader);
   parser.body_limit(kMaxAnswer);

@@ -184,8 +184,10 @@ TEST_F(Http, LimitsHaveTheirAnswers) {
   EXPECT_EQ(request("PUT", url("/echo"), std::string(101, 'x'))->status, 413);
   EXPECT_EQ(request("PUT", url("/echo"), std::string(3'000'000, 'x'))->status, 413);
   EXPECT_EQ(request("GET", url("/echo?" + std::string(1000, 'x')))->status, 431);
-  EXPECT_NE(raw("PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n").find(" 413 "),
-            std::string::npos);
+  const std::string chunked = "PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  EXPECT_NE(raw(chunked + "ff\r\n").find(" 413 "), std::string::npos);
+  for (const char* before : {"1;", "0\r\nName: "})
+    EXPECT_NE(raw(chunked + before + std::string(100'000, 'x')).find(" 431 "), std::string::npos);
 }
 
 TEST_F(Http, MalformedRequestsAreRefused) {
@@ -381,6 +383,11 @@ TEST_F(Http, ClientErrorsNameTheUrl) {
       fine("HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno");
   EXPECT_EQ(request("GET", garbage.url).error().code(), Code::kProtocolError);
   EXPECT_EQ(request("GET", gone.url).error().code(), Code::kConnectionLost);
+  for (const char* before : {"1;", "0\r\nName: "}) {
+    RawServer endless("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+                      (before + std::string(300'000, 'x')));
+    EXPECT_EQ(request("GET", endless.url).error().code(), Code::kProtocolError);
+  }
   const auto late = request("GET", silent.url, "", 50ms);
   EXPECT_EQ(late.error().code(), Code::kDeadlineExceeded);
   EXPECT_NE(late.error().message().find(silent.url), std::string::npos);

@@ -1,0 +1,117 @@
+"""One process of one side. Reads commands as lines of JSON, answers each with one line."""
+
+import ctypes
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+
+import numpy as np
+
+from sides import open_side
+
+
+def cpu_seconds():
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+class Worker:
+    def __init__(self, kind, memory, size):
+        self.side = open_side(kind, memory)
+        self.size = size
+        self.address = self.side.allocate(size)
+        raw = (ctypes.c_uint64 * (size // 8)).from_address(self.address)
+        self.words = np.frombuffer(raw, dtype=np.uint64)
+        self.pattern = np.arange(size // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        self.calls = {}
+        self.buffers = []
+
+    def describe(self, _):
+        return self.side.describe(self.address, self.size)
+
+    def connect(self, command):
+        self.side.connect(command["peer"], self.address, self.size)
+        return {}
+
+    def fill(self, command):
+        np.add(self.pattern, np.uint64(command["seed"]), out=self.words)
+        return {}
+
+    def check(self, command):
+        """Whether the first `bytes` of the region hold the pattern of `seed`."""
+        words = command["bytes"] // 8
+        good = np.array_equal(self.words[:words],
+                              self.pattern[:words] + np.uint64(command["seed"]))
+        return {"good": bool(good)}
+
+    def run(self, command):
+        """Calls for `seconds`, going round in the region; the first round is complete."""
+        length, batch = command["length"], command["batch"]
+        key = (command["operation"], length, batch)
+        if key not in self.calls:
+            slots = [offset for offset in range(0, self.size - length + 1, length)]
+            groups = [slots[i:i + batch] for i in range(0, len(slots) - batch + 1, batch)]
+            groups = groups[:command["max_groups"]]
+            self.calls = {key: [self.side.prepare(command["operation"], g, length) for g in groups]}
+        calls = self.calls[key]
+        times, failures = [], 0
+        clock = time.perf_counter
+        cpu, begun = cpu_seconds(), clock()
+        end = begun + command["seconds"]
+        last, n = begun, 0
+        while last < end or n < command["at_least"]:
+            if calls[n % len(calls)]() != 0:
+                failures += 1
+            now = clock()
+            times.append(now - last)
+            last, n = now, n + 1
+        elapsed = last - begun
+        times.sort()
+        return {"seconds": elapsed, "calls": n, "failures": failures, "bytes": n * batch * length,
+                "touched": min(n, len(calls)) * batch * length, "cpu": cpu_seconds() - cpu,
+                "p50_us": statistics.median(times) * 1e6,
+                "p99_us": times[int(len(times) * 0.99)] * 1e6}
+
+    def register(self, command):
+        """Seconds per registration and its taking back, with `live` other buffers."""
+        while len(self.buffers) < command["live"]:
+            buffer = np.zeros(4096, dtype=np.uint8)
+            if self.side.register(buffer.ctypes.data, buffer.size) != 0:
+                return {"failed": "register"}
+            self.buffers.append(buffer)
+        extra = [np.zeros(4096, dtype=np.uint8) for _ in range(command["calls"])]
+        begun = time.perf_counter()
+        for buffer in extra:
+            self.side.register(buffer.ctypes.data, buffer.size)
+        middle = time.perf_counter()
+        for buffer in extra:
+            self.side.unregister(buffer.ctypes.data)
+        end = time.perf_counter()
+        calls = len(extra)
+        return {"register_us": (middle - begun) / calls * 1e6,
+                "unregister_us": (end - middle) / calls * 1e6}
+
+    def cpu(self, _):
+        return {"cpu": cpu_seconds()}
+
+    def path(self, _):
+        return {"path": self.side.path()}
+
+
+def main():
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is not an answer
+    kind, memory, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    worker = Worker(kind, memory, size)
+    print(json.dumps({"ready": True}), file=out, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        print(json.dumps(getattr(worker, command["do"])(command)), file=out, flush=True)
+    os._exit(0)  # some peers' threads outlive their interpreter
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+// Proves what a process of this host can do that speaks to an engine's Unix socket without being an
+// engine: nothing, and it keeps nobody else out.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/random.h"
+#include "mooncake/transfer.h"
+#include "net/address.h"
+#include "net/rpc.h"
+#include "net/runtime.h"
+#include "os/local_socket.h"
+#include "os/run_blocking.h"
+#include "transfer/transports/shm/messages.h"
+
+namespace mooncake::transfer::shm {
+namespace {
+
+using namespace std::chrono_literals;
+using os::LocalSocket;
+
+std::unique_ptr<TransferEngine> make() {
+  TransferOptions options;
+  options.path = "shm";
+  auto engine = TransferEngine::create(options);
+  EXPECT_TRUE(engine) << engine.error().message();
+  return *std::move(engine);
+}
+
+// A peer that has said hello over TCP, from this boot or, as it says, from another.
+class Caller {
+ public:
+  explicit Caller(std::uint16_t port, bool same_boot = true)
+      : runtime_(*net::Runtime::start("caller")) {
+    net::RpcClient::Options options;
+    options.identity.role = "engine";
+    options.identity.name = "caller";
+    options.identity.boot_id = same_boot ? base::boot_id() : base::Uuid{1, 2};
+    options.identity.incarnation = base::Incarnation{base::secure_random() | 1};
+    client_ = net::RpcClient::create(runtime_->env(), net::Address("127.0.0.1", port),
+                                     std::move(options));
+  }
+  ~Caller() { os::run_blocking(runtime_->env().executor, client_->stop()); }
+
+  Result<Invitation> ask() {
+    net::CallOptions options;
+    options.deadline = runtime_->env().now() + 5s;
+    const net::Bytes body = encode_open_host();
+    auto reply = os::run_blocking(runtime_->env().executor,
+                                  client_->call(net::Method::kOpenHost, body, options));
+    if (!*reply) return fail((*reply).error());
+    return decode_invitation((*reply)->body);
+  }
+
+ private:
+  std::unique_ptr<net::Runtime> runtime_;
+  std::unique_ptr<net::RpcClient> client_;
+};
+
+// The next message, or nothing when the other side has closed.
+std::optional<LocalSocket::Message> next(const LocalSocket& socket) {
+  for (;;) {
+    auto message = socket.receive();
+    if (message) return *std::move(message);
+    if (message.error().code() != Code::kBusy) return std::nullopt;
+    pollfd waiting{socket.fd(), POLLIN, 0};
+    if (::poll(&waiting, 1, 10'000) != 1) {
+      ADD_FAILURE() << "neither an answer nor an end";
+      return std::nullopt;
+    }
+  }
+}
+
+Hello hello_with(const Token& token) {
+  Hello hello;
+  hello.token = token;
+  return hello;
+}
+
+TEST(ShmHostile, OnlyTheInvitedAreWelcome) {
+  const auto engine = make();
+  Caller caller(engine->port());
+  const auto invitation = caller.ask();
+  ASSERT_TRUE(invitation) << invitation.error().message();
+  {
+    auto guess = LocalSocket::connect(invitation->socket);
+    ASSERT_TRUE(guess);
+    Token wrong = invitation->token;
+    wrong[0] ^= 1;
+    ASSERT_TRUE(guess->send(bytes_of(hello_with(wrong))));
+    EXPECT_FALSE(next(*guess));
+  }
+  auto invited = LocalSocket::connect(invitation->socket);
+  ASSERT_TRUE(invited);
+  ASSERT_TRUE(invited->send(bytes_of(hello_with(invitation->token))));
+  const auto welcome = next(*invited);
+  ASSERT_TRUE(welcome);
+  EXPECT_TRUE(read<Welcome>(welcome->bytes));
+  EXPECT_EQ(welcome->fds.size(), 2u);
+  // The token was good once.
+  auto again = LocalSocket::connect(invitation->socket);
+  ASSERT_TRUE(again);
+  ASSERT_TRUE(again->send(bytes_of(hello_with(invitation->token))));
+  EXPECT_FALSE(next(*again));
+}
+
+TEST(ShmHostile, PeersOfAnotherBootAreNotInvited) {
+  const auto engine = make();
+  Caller caller(engine->port(), false);
+  const auto invitation = caller.ask();
+  ASSERT_FALSE(invitation);
+  EXPECT_EQ(invitation.error().code(), Code::kNotSupported);
+}
+
+TEST(ShmHostile, GarbageEndsTheSessionAndNothingElse) {
+  const auto engine = make();
+  Caller caller(engine->port());
+  const std::string name = caller.ask()->socket;
+  Hello other_version;
+  other_version.header.version = 2;
+  const std::vector<std::vector<std::byte>> messages = {
+      std::vector<std::byte>(1),
+      std::vector<std::byte>(16),
+      std::vector<std::byte>(512),
+      {bytes_of(other_version).begin(), bytes_of(other_version).end()},
+      {bytes_of(AskPool()).begin(), bytes_of(AskPool()).end()}};
+  for (const auto& message : messages) {
+    auto socket = LocalSocket::connect(name);
+    ASSERT_TRUE(socket);
+    ASSERT_TRUE(socket->send(message));
+    EXPECT_FALSE(next(*socket)) << message.size() << " bytes";
+  }
+  // Descriptors that nobody asked for are closed, not kept.
+  const auto invitation = caller.ask();
+  auto socket = LocalSocket::connect(name);
+  ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token)), std::array{0, 1, 2}));
+  EXPECT_TRUE(next(*socket));
+}
+
+TEST(ShmHostile, TheWelcomeGetNoOtherMemoryThanPools) {
+  const auto engine = make();
+  ASSERT_TRUE(engine->allocate_memory(1u << 20));
+  Caller caller(engine->port());
+  const auto invitation = caller.ask();
+  auto socket = LocalSocket::connect(invitation->socket);
+  ASSERT_TRUE(socket);
+  ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token))));
+  ASSERT_TRUE(next(*socket));
+  for (const std::uint64_t pool : {std::uint64_t{0}, std::uint64_t{77}, ~std::uint64_t{0}}) {
+    AskPool ask;
+    ask.pool = pool;
+    ASSERT_TRUE(socket->send(bytes_of(ask)));
+    const auto answer = next(*socket);
+    ASSERT_TRUE(answer);
+    const auto given = read<PoolGiven>(answer->bytes);
+    ASSERT_TRUE(given);
+    EXPECT_EQ(given->pool, pool);
+    EXPECT_EQ(given->size, 0u);
+    EXPECT_TRUE(answer->fds.empty());
+  }
+  AskPool ask;
+  ask.pool = 1;
+  ASSERT_TRUE(socket->send(bytes_of(ask)));
+  const auto answer = next(*socket);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(read<PoolGiven>(answer->bytes)->size, 1u << 20);
+  EXPECT_EQ(answer->fds.size(), 1u);
+}
+
+TEST(ShmHostile, TheSilentKeepNobodyOut) {
+  const auto engine = make();
+  Caller caller(engine->port());
+  const std::string name = caller.ask()->socket;
+  std::vector<LocalSocket> silent;
+  for (int i = 0; i < 200; ++i) {
+    auto socket = LocalSocket::connect(name);
+    if (socket) silent.push_back(*std::move(socket));
+  }
+  const auto other = make();
+  std::vector<char> mine(4096, 'm');
+  void* const theirs = engine->allocate_memory(1u << 20).value_or(nullptr);
+  ASSERT_NE(theirs, nullptr);
+  ASSERT_TRUE(other->register_memory(mine.data(), mine.size()));
+  const auto target = other->open_segment(engine->local_name());
+  ASSERT_TRUE(target);
+  TransferRequest write;
+  write.opcode = Opcode::kWrite;
+  write.source = mine.data();
+  write.target = *target;
+  write.target_offset = reinterpret_cast<std::uint64_t>(theirs);
+  write.length = mine.size();
+  const TransferOutcome outcome = other->transfer({&write, 1}, 5s);
+  EXPECT_TRUE(outcome.ok()) << outcome.status.error().message();
+  EXPECT_EQ(static_cast<char*>(theirs)[4095], 'm');
+}
+
+}  // namespace
+}  // namespace mooncake::transfer::shm
