@@ -35,7 +35,7 @@ struct TransferOptions {
   // memory://name.
   std::string metadata_server = "P2PHANDSHAKE";
   // "auto": the best. "tcp": sockets only; MC_FORCE_TCP=1 in the environment says the same. "shm":
-  // only within this host.
+  // only within this host, but for the memory of a store, which has its own ways.
   std::string path = "auto";
   // Both sides of every connection must show it; empty = open.
   std::string cluster_secret;

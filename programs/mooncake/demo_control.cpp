@@ -17,7 +17,7 @@
 namespace mooncake::demo {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Setup, role, name, master, segment_bytes, block_bytes, slots,
-                                   slot_blocks, seed, replicas)
+                                   slot_blocks, seed, replicas, path)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(DecodePeer, name, segment, address)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peers, decode)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Corruption, position, offset)

@@ -31,6 +31,7 @@ struct Setup {
   std::uint64_t slot_blocks = 0;  // blocks of a window
   std::uint64_t seed = 0;
   std::uint32_t replicas = 1;
+  std::string path;  // of hand-offs
   bool operator==(const Setup&) const = default;
 };
 struct DecodePeer {

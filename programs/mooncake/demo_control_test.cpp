@@ -23,7 +23,7 @@ std::vector<Message> one_of_each() {
   const WrongBlock wrong = {7, 42, 3, 17, "decode-1", "hand-off"};
   const Check check = {1000, 1, {wrong}};
   return {
-      Setup{"prefill", "prefill-0", "127.0.0.1:1", 1, 2, 3, 4, ~std::uint64_t{0}, 2},
+      Setup{"prefill", "prefill-0", "127.0.0.1:1", 1, 2, 3, 4, ~std::uint64_t{0}, 2, "shm"},
       Peers{{{"decode-0", "127.0.0.1:2", ~std::uint64_t{0}}, {"decode-1", "[::1]:3", 5}}},
       Work{9, {0, 1, ~std::uint64_t{0}}, std::nullopt},
       Work{9, {}, Corruption{3, 17}},

@@ -138,6 +138,7 @@ Result<std::unique_ptr<Node>> Node::create(const Setup& setup) {
   std::unique_ptr<Node> node(new Node(setup));
   TransferOptions transfer;
   transfer.local_name = "127.0.0.1";
+  transfer.path = setup.path;
   MC_TRY(node->engine_, TransferEngine::create(transfer));
   const std::uint64_t bytes = setup.slots * setup.slot_blocks * setup.block_bytes;
   if (bytes > 0) {

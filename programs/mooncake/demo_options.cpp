@@ -49,6 +49,11 @@ constexpr Setting kSettings[] = {
      .fallback = "1",
      .help = "seed of the sample and of the blocks' bytes",
      .minimum = 0},
+    {.name = "path",
+     .type = SettingType::kChoice,
+     .fallback = "auto",
+     .help = "how blocks are handed off: the best way, sockets only, or one copy within this host",
+     .allowed = "auto|tcp|shm"},
     {.name = "json",
      .type = SettingType::kBool,
      .fallback = "false",
@@ -74,6 +79,7 @@ Result<DemoOptions> parse_options(const std::map<std::string, std::string>& give
   options.segment_bytes = settings.bytes("segment-size");
   options.replicas = static_cast<std::uint32_t>(settings.integer("replicas"));
   options.seed = static_cast<std::uint64_t>(settings.integer("seed"));
+  options.path = settings.text("path");
   options.json = settings.boolean("json");
   options.inject_corruption = settings.boolean("inject-corruption");
   if (options.trace.empty()) {

@@ -28,6 +28,7 @@ struct DemoOptions {
   std::uint64_t segment_bytes = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 0;
+  std::string path;  // of hand-offs: auto, tcp or shm
   bool json = false;
   bool inject_corruption = false;
 };

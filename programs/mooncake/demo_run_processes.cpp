@@ -158,6 +158,7 @@ Result<void> DemoRun::start_node(const std::string& role, std::uint64_t number,
   setup.slots = slots;
   setup.slot_blocks = plan_.slot_blocks;
   setup.seed = options_.seed;
+  setup.path = options_.path;
   setup.replicas = options_.replicas;
   cluster_->send(child, setup);
   return {};

@@ -220,7 +220,7 @@ bool BatchRun::plan(Group& group) {
     workload.guarded |= slice.guard != 0;
   }
   workload.ranges = lengths.size();
-  const auto candidates = engine_.candidates_for(group.segment.peer, nullptr);
+  const auto candidates = engine_.candidates_for(group.segment.peer, workload.guarded, nullptr);
   group.ranking = rank(candidates, workload);
   if (group.ranking.empty()) return false;
   group.parts = cut(lengths, common_limits(candidates, group.ranking));

@@ -47,6 +47,7 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       listen_(std::move(options.listen)),
       max_attempts_(std::max<std::uint32_t>(1, options.max_attempts)),
       allowed_(std::move(options.transports)),
+      plain_within_host_(options.plain_within_host),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
       server_(net::RpcServer::create(env, server_options(identity_, options.limits))) {}
 
@@ -270,7 +271,7 @@ Task<void> EngineImpl::fence_behind(Transport& transport, Peer peer, AttemptId i
   quarantined_bytes_ -= bytes;
 }
 
-std::vector<Candidate> EngineImpl::candidates_for(const Peer& peer,
+std::vector<Candidate> EngineImpl::candidates_for(const Peer& peer, bool guarded,
                                                   std::vector<std::string>* reasons) const {
   std::vector<Candidate> candidates;
   for (const auto& transport : transports_) {
@@ -278,6 +279,10 @@ std::vector<Candidate> EngineImpl::candidates_for(const Peer& peer,
     Candidate candidate;
     candidate.capabilities = &transport->capabilities();
     candidate.reaches = transport->reaches(peer, why);
+    if (plain_within_host_ && !guarded && candidate.capabilities->reach == Reach::kNetwork) {
+      candidate.reaches = false;
+      why = "only paths within this host are asked for";
+    }
     candidates.push_back(candidate);
     if (reasons) reasons->push_back(std::move(why));
   }
@@ -288,7 +293,7 @@ std::vector<Engine::PathChoice> EngineImpl::paths(SegmentHandle target) {
   const Segment* const segment = find_segment(target);
   if (!segment) return {};
   std::vector<std::string> reasons;
-  const std::vector<Candidate> candidates = candidates_for(segment->peer, &reasons);
+  const std::vector<Candidate> candidates = candidates_for(segment->peer, false, &reasons);
   const Workload typical{1u << 20, 1, false};
   std::vector<PathChoice> paths;
   for (const std::size_t i : rank(candidates, typical)) {

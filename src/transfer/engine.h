@@ -27,6 +27,7 @@ struct EngineOptions {
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;
   std::vector<std::string> transports;  // names of those to use; empty = all
+  bool plain_within_host = false;       // memory that is not guarded moves within this host only
 };
 
 // One entry of a batch.

@@ -59,7 +59,8 @@ class EngineImpl final : public Engine {
 
   Segment* find_segment(SegmentHandle handle);
   SegmentHandle handle_of(const std::string& name, const net::Address& address, bool found_by_name);
-  std::vector<Candidate> candidates_for(const Peer& peer, std::vector<std::string>* reasons) const;
+  std::vector<Candidate> candidates_for(const Peer& peer, bool guarded,
+                                        std::vector<std::string>* reasons) const;
 
   // Asks the peer who it is, and for the keys of these ranges (at most kMaxDescribed). Another life
   // of the peer than the one known makes what was known of it void.
@@ -87,6 +88,7 @@ class EngineImpl final : public Engine {
   const net::Address listen_;
   const std::uint32_t max_attempts_;
   const std::vector<std::string> allowed_;  // transports; empty = all
+  const bool plain_within_host_;
   std::unique_ptr<SegmentLookup> lookup_;
   bool published_ = false;
 

@@ -38,23 +38,24 @@ Result<net::Address> listen_address(const std::string& local_name) {
   return one;
 }
 
-// Within the engine copies are local, whatever is asked for between engines.
-Result<std::vector<std::string>> transports_of(const std::string& path) {
+Result<void> set_path(const std::string& path, transfer::EngineOptions& options) {
   SettingInputs inputs;
   inputs.environment = process_environment(transfer::transfer_settings());
   MC_TRY(const Settings settings, Settings::resolve(transfer::transfer_settings(), inputs));
   if (path != "auto" && path != "tcp" && path != "shm") {
     return fail(Code::kInvalidArgument, "path: '" + path + "' is not one of auto|tcp|shm");
   }
-  if (settings.boolean("force_tcp")) return std::vector<std::string>{"local", "tcp"};
-  if (path == "auto") return std::vector<std::string>{};
-  return std::vector<std::string>{"local", path};
+  // Within the engine copies are local, whatever is asked for between engines.
+  const bool sockets_only = path == "tcp" || settings.boolean("force_tcp");
+  if (sockets_only) options.transports = {"local", "tcp"};
+  options.plain_within_host = path == "shm" && !sockets_only;
+  return {};
 }
 
 Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions options,
                                                    net::Address listen) {
   transfer::EngineOptions engine_options;
-  MC_CO_TRY(engine_options.transports, transports_of(options.path));
+  MC_CO_CHECK(set_path(options.path, engine_options));
   if (options.metadata_server != kP2p) {
     auto store = metastore::open_metastore(env, options.metadata_server);
     if (!store) co_return fail(std::move(store).error().with_context("metadata_server"));

@@ -144,6 +144,13 @@ def test_replicas_are_written():
     assert sum(p["bytes"] for p in two["paths"].values()) > sum(p["bytes"] for p in one["paths"].values())
 
 
+@pytest.mark.parametrize("path, way", [("auto", "shm"), ("shm", "shm"), ("tcp", "tcp")])
+def test_hand_offs_take_the_path_that_is_asked_for(path, way):
+    report = report_of(demo(*SMALL, "--requests", "20", "--path", path, "--json"))
+    assert report["paths"][way]["bytes"] >= report["handoff"]["bytes"]
+    assert (path == "tcp") == ("shm" not in report["paths"])
+
+
 def test_one_flipped_byte_is_found_and_named():
     done = demo("--requests", "20", *SMALL, "--json", "--inject-corruption")
     report = report_of(done, status=1)
