@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mooncake/result.h"
@@ -53,6 +54,15 @@ struct TransferOutcome {
   bool ok() const;
   // First failure with its detail; no error when ok().
   Result<void> status = {};
+};
+
+// A note from one engine to the process of another. Bytes of any kind: a peer chose them.
+struct Notification {
+  Notification() = default;
+  Notification(std::string name_, std::string message_)
+      : name(std::move(name_)), message(std::move(message_)) {}
+  std::string name;     // at most 4 KiB
+  std::string message;  // at most 1 MiB
 };
 
 namespace transfer {
