@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mooncake/result.h"
@@ -53,6 +56,46 @@ struct TransferOutcome {
   bool ok() const;
   // First failure with its detail; no error when ok().
   Result<void> status = {};
+  // Of the notification, if there was one: no error once it lies in the target's inbox.
+  Result<void> notified = {};
+};
+
+// A note from one engine to the process of another. Bytes of any kind: a peer chose them.
+struct Notification {
+  Notification() = default;
+  Notification(std::string name_, std::string message_)
+      : name(std::move(name_)), message(std::move(message_)) {}
+  std::string name;     // at most 4 KiB
+  std::string message;  // at most 1 MiB
+};
+
+struct MemoryRange {
+  void* address = nullptr;
+  std::uint64_t length = 0;  // bytes
+};
+
+// A batch that was submitted. Thread-safe. The handle may be dropped, which does not end the batch,
+// and may outlive the engine, whose end is the batch's. In a forked child nothing changes any more.
+class TransferBatch {
+ public:
+  using Milliseconds = std::chrono::milliseconds;
+  virtual ~TransferBatch() = default;
+
+  // True once every request has its final code: the last byte is in place, and from here on none of
+  // the batch's buffers is touched. Its notification has been delivered, or given up.
+  virtual bool done() const = 0;
+  // True when it is done within the time.
+  virtual bool wait(Milliseconds timeout) const = 0;
+  // Once done, and then for good; before, one without codes whose status is kBatchBusy.
+  virtual const TransferOutcome& outcome() const = 0;
+  // What is not moved yet ends with kCancelled, soon. Does not wait for it.
+  virtual void cancel() = 0;
+  // An eventfd, made when first asked for, that is readable once done; not to be read from or
+  // closed, since it is the batch's. -1 when none can be made.
+  virtual int completion_fd() = 0;
+  // Calls back once: on the engine's thread, which must not be kept waiting, so that only submit()
+  // may be called of the engine; or at once when it is done already. Any number of callbacks.
+  virtual void on_done(std::function<void()> callback) = 0;
 };
 
 namespace transfer {
@@ -71,7 +114,7 @@ class TransferEngine {
 
   // kInvalidArgument, kAddressInUse, kMetadataError name the setting and the value.
   static Result<std::unique_ptr<TransferEngine>> create(const TransferOptions& options);
-  ~TransferEngine();  // stops; calls under way end with kCancelled
+  ~TransferEngine();  // stops; calls and batches under way end with kCancelled
   TransferEngine(const TransferEngine&) = delete;
   TransferEngine& operator=(const TransferEngine&) = delete;
 
@@ -86,6 +129,12 @@ class TransferEngine {
                                std::string_view location = "*");
   // kBusy when a peer's access could not be ended within `timeout`; the range must then stay alive.
   Result<void> unregister_memory(void* address, Milliseconds timeout = Milliseconds(5000));
+  // All of them, or with the first error none.
+  Result<void> register_memory_batch(std::span<const MemoryRange> ranges,
+                                     std::string_view location = "*");
+  // As many as can be; the first error.
+  Result<void> unregister_memory_batch(std::span<void* const> addresses,
+                                       Milliseconds timeout = Milliseconds(5000));
 
   // Memory from a pool of ours: registered, prepared, and mappable by peers of this host.
   Result<void*> allocate_memory(std::uint64_t length);
@@ -95,8 +144,32 @@ class TransferEngine {
   Result<SegmentHandle> open_segment(std::string_view name,
                                      Milliseconds timeout = Milliseconds(5000));
 
-  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry.
-  TransferOutcome transfer(std::span<const TransferRequest> requests, Milliseconds timeout);
+  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry. The
+  // notification goes to the target of the first request after all of them are done, and to nobody
+  // when one has failed; whether it arrived does not change the codes.
+  TransferOutcome transfer(std::span<const TransferRequest> requests, Milliseconds timeout,
+                           std::optional<Notification> notification = std::nullopt);
+  // The same, without waiting: the batch runs on the engine's thread; a small one may be copied
+  // here. kNotReady when the engine is being closed.
+  Result<std::shared_ptr<TransferBatch>> submit(
+      std::vector<TransferRequest> requests, Milliseconds timeout,
+      std::optional<Notification> notification = std::nullopt);
+
+  // Puts it into the inbox of the segment's process; those of one caller arrive in order. kBusy
+  // when the inbox is full (65536 entries, 16 MiB). After another error it may have arrived all the
+  // same.
+  Result<void> notify(std::string_view segment, const Notification& notification,
+                      Milliseconds timeout = Milliseconds(5000));
+  // What has arrived since the last time, in the order of arrival.
+  std::vector<Notification> take_notifications();
+
+  // Whether the segment's process answers. When it does, what has failed with it before is tried
+  // anew at once, without the usual pause.
+  Result<void> probe(std::string_view segment, Milliseconds timeout = Milliseconds(5000));
+  // Address of the oldest buffer that is registered there; kAddressNotRegistered when there is
+  // none.
+  Result<std::uint64_t> first_buffer(std::string_view segment,
+                                     Milliseconds timeout = Milliseconds(5000));
 
   // For the store: the engine below. Not for other users.
   transfer::Engine& engine();

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <map>
 #include <mutex>
 #include <span>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "memory/interval_index.h"
@@ -24,6 +26,7 @@ struct RegistrationState {
   Region region;
   std::atomic<bool> live{true};
   std::atomic<std::size_t> accesses{0};
+  std::list<const RegistrationState*>::iterator by_age;  // of a live plain one
 };
 
 namespace {
@@ -58,6 +61,21 @@ std::string describe(std::uint64_t base, std::uint64_t length) {
   return fmt::format("{} bytes at {:#x}", length, base);
 }
 
+Result<Registration> make_registration(std::uint64_t base, std::uint64_t length,
+                                       std::string_view location) {
+  if (length == 0 || base + length < base) {
+    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not a range");
+  }
+  if (!is_mapped(base, length)) {
+    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not mapped");
+  }
+  auto registration = std::make_shared<RegistrationState>();
+  registration->region.base = base;
+  registration->region.length = length;
+  registration->region.location = location;
+  return registration;
+}
+
 }  // namespace
 
 Access::Access(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {
@@ -89,6 +107,7 @@ struct Registry::State {
   std::unordered_map<RegionKey, Registration> by_key;
   IntervalIndex<Registration> plain;
   IntervalIndex<Registration> guarded;
+  std::list<const RegistrationState*> plain_by_age;  // oldest first
   std::uint64_t generation = 0;
   std::shared_ptr<Gate> gate;
 
@@ -110,8 +129,28 @@ struct Registry::State {
     const Registration* const found = plain.covering(base, end);
     return found ? found : guarded.covering(base, end);
   }
-  bool conflict(std::uint64_t base, std::uint64_t end, bool exclusive) const {
-    return guarded.overlapping(base, end) || (exclusive && plain.overlapping(base, end));
+  Result<void> check_conflict(const Region& region) const {
+    const std::uint64_t end = region.base + region.length;
+    const bool exclusive = region.extents != nullptr;
+    if (!guarded.overlapping(region.base, end) &&
+        !(exclusive && plain.overlapping(region.base, end))) {
+      return {};
+    }
+    return fail(Code::kInvalidArgument,
+                "register " + describe(region.base, region.length) + ": overlaps guarded memory");
+  }
+  const Region& insert(const Registration& registration) {
+    Region& region = registration->region;
+    region.key = new_key();
+    if (gate) region.pass = gate->open();
+    by_key.emplace(region.key, registration);
+    const bool is_plain = region.extents == nullptr;
+    (is_plain ? plain : guarded).insert(region.base, region.base + region.length, registration);
+    if (is_plain) {
+      registration->by_age = plain_by_age.insert(plain_by_age.end(), registration.get());
+    }
+    ++generation;
+    return region;
   }
 };
 
@@ -122,38 +161,38 @@ Registry::~Registry() = default;
 
 Result<Region> Registry::add(std::uint64_t base, std::uint64_t length, std::string_view location,
                              Permission permission, std::shared_ptr<ExtentTable> extents) {
-  if (length == 0 || base + length < base) {
-    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not a range");
-  }
-  if (!is_mapped(base, length)) {
-    return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not mapped");
-  }
-  auto registration = std::make_shared<RegistrationState>();
-  Region& region = registration->region;
-  region.base = base;
-  region.length = length;
-  region.permission = permission;
-  region.location = location;
-  region.extents = std::move(extents);
-
+  MC_TRY(const Registration registration, make_registration(base, length, location));
+  registration->region.permission = permission;
+  registration->region.extents = std::move(extents);
   std::lock_guard lock(state_->mutex);
-  const bool guarded = region.extents != nullptr;
-  if (state_->conflict(base, base + length, guarded)) {
-    return fail(Code::kInvalidArgument,
-                "register " + describe(base, length) + ": overlaps guarded memory");
+  MC_CHECK(state_->check_conflict(registration->region));
+  return state_->insert(registration);
+}
+
+Result<void> Registry::add_all(std::span<const Range> ranges, std::string_view location) {
+  std::vector<Registration> registrations;
+  registrations.reserve(ranges.size());
+  for (const Range& range : ranges) {
+    MC_TRY(Registration registration, make_registration(range.base, range.length, location));
+    registrations.push_back(std::move(registration));
   }
-  region.key = state_->new_key();
-  if (state_->gate) region.pass = state_->gate->open();
-  state_->by_key.emplace(region.key, registration);
-  (guarded ? state_->guarded : state_->plain).insert(base, base + length, registration);
-  ++state_->generation;
-  return region;
+  std::lock_guard lock(state_->mutex);
+  for (const Registration& registration : registrations) {
+    MC_CHECK(state_->check_conflict(registration->region));
+  }
+  for (const Registration& registration : registrations)
+    state_->insert(registration);
+  return {};
 }
 
 Result<Registry::Removed> Registry::remove(std::uint64_t base) {
   std::lock_guard lock(state_->mutex);
   auto taken = state_->plain.take_youngest(base);
-  if (!taken) taken = state_->guarded.take_youngest(base);
+  if (taken) {
+    state_->plain_by_age.erase((*taken)->by_age);
+  } else {
+    taken = state_->guarded.take_youngest(base);
+  }
   if (!taken) {
     return fail(Code::kAddressNotRegistered, fmt::format("no registration begins at {:#x}", base));
   }
@@ -243,6 +282,11 @@ bool Registry::covers(std::uint64_t base, std::uint64_t length) const {
   if (length == 0 || base + length < base) return false;
   std::lock_guard lock(state_->mutex);
   return state_->covering(base, base + length) != nullptr;
+}
+
+std::uint64_t Registry::first_address() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->plain_by_age.empty() ? 0 : state_->plain_by_age.front()->region.base;
 }
 
 std::size_t Registry::size() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,13 @@ class Registry {
   Result<Region> add(std::uint64_t base, std::uint64_t length, std::string_view location = "*",
                      Permission permission = Permission::kReadWrite,
                      std::shared_ptr<ExtentTable> extents = nullptr);
+  struct Range {
+    std::uint64_t base = 0;
+    std::uint64_t length = 0;
+  };
+  // Registers all of these plain ranges, or, with the first one's error, none: nobody ever sees a
+  // part of them.
+  Result<void> add_all(std::span<const Range> ranges, std::string_view location = "*");
   // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered
   // when there is none. From here on its accesses are not live; the returned handle
   // tells whether they have ended.
@@ -118,6 +126,8 @@ class Registry {
   // Any region that covers the range: for descriptors, and for accesses from this process.
   Result<Region> find(std::uint64_t base, std::uint64_t length) const;
   bool covers(std::uint64_t base, std::uint64_t length) const;
+  // Where the oldest live plain registration begins; 0 when there is none. O(1).
+  std::uint64_t first_address() const;
 
   std::size_t size() const;
   // Rises with every change; a descriptor of an older generation may be out of date.

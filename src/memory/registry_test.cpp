@@ -124,8 +124,34 @@ TEST(Registry, GuardedMemoryIsExclusive) {
   EXPECT_FALSE(registry.add(memory.at(2 * kPage), 2 * kPage, "*", Permission::kReadWrite, extents));
   EXPECT_TRUE(registry.add(memory.at(4 * kPage), kPage));
   EXPECT_EQ(registry.find(memory.at(2 * kPage), 10)->extents, extents);
+  EXPECT_EQ(registry.first_address(), memory.at(0));
+  ASSERT_TRUE(registry.remove(memory.at(0)));
+  EXPECT_EQ(registry.first_address(), memory.at(4 * kPage)) << "guarded memory is not shown";
   ASSERT_TRUE(registry.remove(memory.at(2 * kPage)));
   EXPECT_TRUE(registry.add(memory.at(0), 8 * kPage));
+}
+
+TEST(Registry, RegistersAllRangesOrNone) {
+  Memory memory(8, 4);
+  Registry registry;
+  const std::shared_ptr<ExtentTable> extents = *ExtentTable::create(kPage);
+  ASSERT_TRUE(registry.add(memory.at(3 * kPage), kPage, "*", Permission::kReadWrite, extents));
+  const std::uint64_t generation = registry.generation();
+  const Registry::Range good{memory.at(0), kPage}, same = good, other{memory.at(kPage), kPage};
+  for (const Registry::Range bad : {Registry::Range{memory.at(0), 0},
+                                    {memory.at(4 * kPage), 1},
+                                    {memory.at(2 * kPage), kPage + 1}}) {
+    const Registry::Range ranges[] = {good, bad, other};
+    EXPECT_EQ(registry.add_all(ranges).error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(registry.generation(), generation);
+    EXPECT_FALSE(registry.covers(good.base, 1));
+  }
+  const Registry::Range ranges[] = {good, same, other};
+  ASSERT_TRUE(registry.add_all(ranges, "cpu:0"));
+  EXPECT_EQ(registry.size(), 4u);
+  EXPECT_EQ(registry.find(other.base, kPage)->location, "cpu:0");
+  ASSERT_TRUE(registry.add_all({}));
+  EXPECT_EQ(registry.size(), 4u);
 }
 
 RC_GTEST_PROP(Registry, EqualsAList, ()) {
@@ -158,6 +184,7 @@ RC_GTEST_PROP(Registry, EqualsAList, ()) {
     RC_ASSERT(!found || covers(*found));
     RC_ASSERT(registry.covers(base, length) == found.has_value());
     RC_ASSERT(registry.size() == regions.size());
+    RC_ASSERT(registry.first_address() == (regions.empty() ? 0 : regions.front().base));
     for (const auto& [region, access] : accesses) {
       const bool there = std::any_of(regions.begin(), regions.end(),
                                      [&](const Region& r) { return r.key == region.key; });

@@ -43,6 +43,7 @@ enum class Method : std::uint16_t {
   kRead = 0x0103,
   kFence = 0x0104,
   kOpenHost = 0x0105,
+  kNotify = 0x0106,
 
   kMount = 0x0201,
   kUnmount = 0x0202,

@@ -21,6 +21,7 @@
 #include "net/channel.h"
 #include "net/handshake.h"
 #include "net/network.h"
+#include "os/cancel.h"
 #include "os/env.h"
 
 namespace mooncake::net {
@@ -110,6 +111,7 @@ struct CallOptions {
   std::uint64_t trace_id = 0;
   base::ConstBuffers data{};                         // sent after the body
   std::span<const base::MutableBuffer> data_room{};  // takes the data that comes before the reply
+  os::CancelToken* cancel = nullptr;                 // ends the call early
 };
 
 struct Reply {
@@ -144,14 +146,16 @@ class RpcClient {
   static std::unique_ptr<RpcClient> create(os::Env env, Connector connector, Options options);
   virtual ~RpcClient() = default;
 
-  // Ends by the deadline. On return none of the caller's memory is touched any more: of a message
-  // that is still leaving the rest goes out as zeros and is abandoned, what still arrives is
-  // discarded; the connection and its other calls go on. Errors of the server's handler come back
-  // as it gave them. More data than `data_room` holds is kProtocolError.
+  // Ends by the deadline, or when it is cancelled. On return none of the caller's memory is touched
+  // any more: of a message that is still leaving the rest goes out as zeros and is abandoned, what
+  // still arrives is discarded; the connection and its other calls go on. Errors of the server's
+  // handler come back as it gave them. More data than `data_room` holds is kProtocolError.
   virtual Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) = 0;
 
   // Fails what is in flight with kCancelled; connection and client go on.
   virtual void cancel_calls() = 0;
+  // The server is said to be there again: the distance between attempts to connect begins anew.
+  virtual void forget_failures() = 0;
 
   virtual bool connected() const = 0;
   virtual void on_disconnect(std::function<void()> callback) = 0;

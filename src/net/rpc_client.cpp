@@ -108,6 +108,7 @@ class Client final : public RpcClient {
 
   Task<Result<Reply>> call(Method method, base::ConstBuffer body, CallOptions options) override;
   void cancel_calls() override;
+  void forget_failures() override;
   bool connected() const override { return link_ && !link_->channel->closed(); }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
@@ -121,6 +122,7 @@ class Client final : public RpcClient {
   void end_all(const std::shared_ptr<Link>& link, const Error& error);
   void end_every(const Error& error);
   void end_late(Call& call);
+  void end_cancelled(Call& call);
   FrameHeader header_of(const Call& call, std::uint16_t flags) const;
   void send(const std::shared_ptr<Call>& call);
   Task<void> send_data(std::shared_ptr<Call> call, std::size_t size);
@@ -164,6 +166,9 @@ class Client final : public RpcClient {
 Result<void> Client::admit(const CallOptions& options) const {
   if (stopping_) return fail(Code::kCancelled, "client of " + target_ + " has been stopped");
   if (options.deadline <= env_.now()) return fail(Code::kDeadlineExceeded, "before it was sent");
+  if (os::is_cancelled(options.cancel)) {
+    return fail(Code::kCancelled, "call to " + target_ + " before it was sent");
+  }
   if (calls_.size() >= options_.max_requests_in_flight) {
     return fail(
         Error(Code::kBusy, fmt::format("{} requests to {} are in flight", calls_.size(), target_))
@@ -178,6 +183,8 @@ Task<Result<Reply>> Client::call(Method method, base::ConstBuffer body, CallOpti
   ++callers_;
   leave_if_idle();  // the timer may be late, of a process that was stopped for a while
   add(call);
+  os::CancelToken::Watch watch(
+      options.cancel, [given_up = call.get()] { given_up->client.end_cancelled(*given_up); });
   Result<Reply> result = co_await call->done;
   --callers_;
   co_return result;
@@ -214,6 +221,11 @@ void Client::end_late(Call& call) {
   end(call, fail(Code::kDeadlineExceeded,
                  fmt::format("method {:#06x} to {}{}", static_cast<unsigned>(call.method), target_,
                              call.link ? "" : ": not connected yet")));
+}
+
+void Client::end_cancelled(Call& call) {
+  end(call, fail(Code::kCancelled,
+                 fmt::format("method {:#06x} to {}", static_cast<unsigned>(call.method), target_)));
 }
 
 // Those of one connection, or with null those that wait for one.
@@ -433,6 +445,12 @@ void Client::end_every(const Error& error) {
 
 void Client::cancel_calls() {
   end_every(Error(Code::kCancelled, "call to " + target_ + " has been cancelled"));
+}
+
+void Client::forget_failures() {
+  backoff_ = {};
+  next_attempt_ = {};
+  if (backing_off_) backing_off_->set(true);
 }
 
 Task<void> Client::stop() {

@@ -74,6 +74,11 @@ class RpcTest : public ::testing::Test {
   Task<void> store(Method method, std::string_view text, base::Duration duration) {
     results.push_back(co_await client->call(method, base::as_bytes(text), within(duration)));
   }
+  Task<void> store_cancellable(std::string_view text, os::CancelToken* cancel) {
+    CallOptions options = within(seconds(10));
+    options.cancel = cancel;
+    results.push_back(co_await client->call(kWait, base::as_bytes(text), options));
+  }
   void SetUp() override {
     server = make_server();
     at = server.get();
@@ -305,6 +310,46 @@ TEST_F(RpcTest, StopEndsWhatIsInFlight) {
   ASSERT_FALSE(results[0]);
   EXPECT_EQ(results[0].error().code(), Code::kCancelled);
   EXPECT_EQ(call(kEcho, "b").error().code(), Code::kCancelled);
+}
+
+TEST_F(RpcTest, ACancelEndsItsCallsAndNoOther) {
+  os::CancelToken token;
+  net.executor.post([&] {
+    for (const std::string_view text : {"a", "b"})
+      group.start(store_cancellable(text, &token));
+  });
+  start(kWait, "c");
+  EXPECT_EQ(gate.waiting, 3);
+  net.executor.post([&] { token.cancel(); });
+  net.executor.run_ready();
+  ASSERT_EQ(results.size(), 2u);
+  for (const Result<Reply>& result : results)
+    EXPECT_EQ(result.error().code(), Code::kCancelled);
+  net.executor.post([&] { group.start(store_cancellable("d", &token)); });
+  net.executor.run_ready();
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(results[2].error().code(), Code::kCancelled) << "it is cancelled before it is sent";
+  EXPECT_EQ(gate.waiting, 3);
+  gate.open();
+  net.executor.run_ready();
+  ASSERT_EQ(results.size(), 4u);
+  EXPECT_EQ(to_text(results[3]->body), "c") << "late replies are dropped, the connection goes on";
+  EXPECT_EQ(server->counters().accepted, 1u);
+}
+
+TEST_F(RpcTest, AForgottenFailureIsNoReasonToWait) {
+  at = nullptr;
+  for (int i = 0; i < 8; ++i)
+    EXPECT_FALSE(call(kEcho, "x"));
+  at = server.get();
+  start(kEcho, "y");
+  EXPECT_TRUE(results.empty()) << "the next attempt keeps its distance";
+  const base::TimePoint begin = net.executor.now();
+  net.executor.post([this] { client->forget_failures(); });
+  net.executor.run_ready();
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_TRUE(results[0]);
+  EXPECT_EQ(net.executor.now(), begin);
 }
 
 TEST_F(RpcTest, StopDuringTheBackoffDoesNotWaitForIt) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "os/cancel.h"
 #include "os/executor.h"
 
 namespace mooncake::os {
@@ -22,15 +23,17 @@ class Event {
   }
   bool is_set() const { return is_set_; }
 
-  // False when the deadline came first.
-  Task<bool> wait(TimePoint deadline) {
+  // False when the deadline, or a cancel, came first.
+  Task<bool> wait(TimePoint deadline, CancelToken* cancel = nullptr) {
     if (is_set_) co_return true;
     Completion<bool> happened(executor_);
     waiters_.push_back(&happened);
-    const TimerId timer = executor_.run_at(deadline, [this, &happened] {
+    const auto leave = [this, &happened] {
       std::erase(waiters_, &happened);
       happened.set(false);
-    });
+    };
+    const TimerId timer = executor_.run_at(deadline, leave);
+    CancelToken::Watch watch(cancel, leave);
     const bool in_time = co_await happened;
     executor_.cancel(timer);
     co_return in_time;

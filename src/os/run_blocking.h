@@ -67,6 +67,14 @@ CallRunner run_call(Task<T>* waiting, std::shared_ptr<Call> call) {
   call->finish();
 }
 
+inline CallRunner run_behind(std::shared_ptr<Task<void>> waiting, std::function<void()> then) {
+  {
+    Task<void> running = std::move(*waiting);
+    co_await running;
+  }
+  then();
+}
+
 inline Task<bool> then_true(Task<void> task) {
   co_await task;
   co_return true;
@@ -106,6 +114,14 @@ std::optional<T> run_blocking(Executor& executor, Task<T> task, std::chrono::mil
     });
   }
   return std::move(call->value);
+}
+// Starts `task` on the executor and returns at once; `then` runs there after its end. False when
+// the executor has stopped: then neither runs.
+inline bool run_behind(Executor& executor, Task<void> task, std::function<void()> then) {
+  auto waiting = std::make_shared<Task<void>>(std::move(task));
+  return executor.post([waiting, then = std::move(then)]() mutable {
+    detail::run_behind(std::move(waiting), std::move(then));
+  });
 }
 inline bool run_blocking(Executor& executor, Task<void> task) {
   return run_blocking(executor, detail::then_true(std::move(task))).has_value();

@@ -147,5 +147,19 @@ TEST(RunBlocking, AWaiterThatGivesUpCancelsAndStillWaitsForTheEnd) {
   EXPECT_EQ(asked, 3);
 }
 
+Task<void> set_behind(Executor& executor, int& counter) {
+  co_await executor.yield();
+  counter = 1;
+}
+
+TEST(RunBehind, TellsTheEndAndKeepsNobodyWaiting) {
+  ThreadExecutor executor;
+  int counter = 0;
+  Completion<bool> ended(executor);
+  ASSERT_TRUE(run_behind(executor, set_behind(executor, counter),
+                         [&ended, &counter] { ended.set(counter == 1); }));
+  EXPECT_EQ(run_blocking(executor, wait_for(ended)), true);
+}
+
 }  // namespace
 }  // namespace mooncake::os

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t kPipeline = 4;        // requests of one group on their way
 constexpr std::size_t kFirstQuestion = 16;  // ranges; most batches lie in few regions
 constexpr base::Duration kLongestPause = std::chrono::milliseconds(50);
+constexpr base::Duration kFenceOfCancelled = std::chrono::milliseconds(250);
 
 // The peer's regions are other ones than those we know.
 bool is_stale_key(Code code) {
@@ -60,8 +61,13 @@ std::vector<base::MutableBuffer> sub_buffers(std::span<const base::MutableBuffer
 class BatchRun {
  public:
   BatchRun(EngineImpl& engine, std::uint64_t id, std::span<EngineRequest> requests,
-           TimePoint deadline, std::map<std::string, std::uint64_t>* moved)
-      : engine_(engine), id_(id), requests_(requests), deadline_(deadline), moved_(moved) {}
+           TimePoint deadline, std::map<std::string, std::uint64_t>* moved, os::CancelToken* cancel)
+      : engine_(engine),
+        id_(id),
+        requests_(requests),
+        deadline_(deadline),
+        moved_(moved),
+        cancel_(cancel) {}
 
   Task<void> run();
 
@@ -97,6 +103,13 @@ class BatchRun {
       note(entry, code);
   }
   bool failed(std::size_t entry) { return request(entry).slice.code != Code::kOk; }
+  bool called_off() const { return engine_.stopping_ || os::is_cancelled(cancel_); }
+  bool is_over() const { return called_off() || engine_.env_.now() >= deadline_; }
+  // What becomes of entries that are given up after an attempt that ended with this code.
+  Code code_at_end(Code code) const {
+    if (called_off()) return Code::kCancelled;
+    return is_over() ? Code::kDeadlineExceeded : code;
+  }
 
   std::vector<std::unique_ptr<Group>> group();
   Code check(const EngineRequest& request) const;
@@ -125,12 +138,14 @@ class BatchRun {
   const std::span<EngineRequest> requests_;
   const TimePoint deadline_;
   std::map<std::string, std::uint64_t>* const moved_;
+  os::CancelToken* const cancel_;
   std::uint32_t next_part_ = 0;
 };
 
 Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint deadline,
-                                std::map<std::string, std::uint64_t>* moved) {
-  if (stopping_) {
+                                std::map<std::string, std::uint64_t>* moved,
+                                os::CancelToken* cancel) {
+  if (stopping_ || os::is_cancelled(cancel)) {
     for (EngineRequest& request : requests)
       request.slice.code = Code::kCancelled;
     co_return;
@@ -138,7 +153,7 @@ Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint dea
   const std::uint64_t id = next_batch_++;
   open_batches_.insert(id);
   {
-    BatchRun batch(*this, id, requests, deadline, moved);
+    BatchRun batch(*this, id, requests, deadline, moved, cancel);
     co_await batch.run();
   }
   open_batches_.erase(id);
@@ -188,7 +203,7 @@ std::vector<std::unique_ptr<BatchRun::Group>> BatchRun::group() {
 
 Task<void> BatchRun::run_group(Group& group) {
   if (engine_.has_ended(group.segment.peer)) {
-    co_await engine_.find_again(group.segment, deadline_);
+    co_await engine_.find_again(group.segment, deadline_, cancel_);
   }
   if (const auto known = co_await know(group); !known) {
     note_all(group.entries, known.error().code());
@@ -262,13 +277,13 @@ Task<void> BatchRun::run_part(Group& group, std::size_t index) {
 // True when there is something left to try.
 Task<bool> BatchRun::attempt(Group& group, Part& part) {
   Segment& segment = group.segment;
-  if (!engine_.stopping_ && !segment.peer.same_process &&
+  if (!called_off() && !segment.peer.same_process &&
       segment.peer.incarnation == base::Incarnation{}) {
-    const auto known = co_await engine_.describe(segment, {}, deadline_);
+    const auto known = co_await engine_.describe(segment, {}, deadline_, cancel_);
     if (!known) co_return co_await repeat(group, part, known.error());
   }
-  if (engine_.stopping_ || engine_.env_.now() >= deadline_) {
-    give_up(part, engine_.stopping_ ? Code::kCancelled : Code::kDeadlineExceeded);
+  if (is_over()) {
+    give_up(part, code_at_end(Code::kDeadlineExceeded));
     co_return false;
   }
   Transport& transport = *engine_.transports_[group.ranking[part.path % group.ranking.size()]];
@@ -280,7 +295,7 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   id.attempt = ++part.attempts;
   id.oldest_open_batch = engine_.oldest_open_batch();
   if (part.attempts > 1) ++engine_.retried_attempts_;
-  auto outcome = co_await transport.execute(peer, id, part.slices, deadline_);
+  auto outcome = co_await transport.execute(peer, id, part.slices, deadline_, cancel_);
   settle_done(part, transport.capabilities().name);
   if (part.slices.empty()) co_return false;
   if (outcome) co_return co_await after_answer(group, part);
@@ -350,7 +365,7 @@ Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transpor
     const bool fenced = co_await fence(part, transport, peer, id);
     if (!fenced) {
       engine_.quarantine(transport, peer, id, total_length(part.slices));
-      give_up(part, engine_.env_.now() < deadline_ ? code : Code::kDeadlineExceeded);
+      give_up(part, code_at_end(code));
       co_return false;
     }
   }
@@ -358,14 +373,24 @@ Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transpor
   co_return co_await repeat(group, part, std::move(error));
 }
 
-// False when it can't be told whether bytes of the attempt may still land.
+// False when it can't be told whether bytes of the attempt may still land. Who cancels wants to
+// know that, too, but not to wait for long.
 Task<bool> BatchRun::fence(Part& part, Transport& transport, const Peer& peer, AttemptId id) {
-  while (!engine_.stopping_ && engine_.env_.now() < deadline_) {
-    const auto fenced = co_await transport.fence(peer, id, deadline_);
-    if (fenced) co_return true;
-    if (!worth_repeating(fenced.error().code()) || ++part.failures >= engine_.max_attempts_) break;
+  os::Executor& executor = engine_.env_.executor;
+  os::CancelToken late;
+  os::TimerId timer = os::TimerId::kNone;
+  os::CancelToken::Watch watch(cancel_, [&executor, &late, &timer] {
+    timer = executor.run_at(executor.now() + kFenceOfCancelled, [&late] { late.cancel(); });
+  });
+  bool fenced = false;
+  while (!late.cancelled() && !engine_.stopping_ && engine_.env_.now() < deadline_) {
+    const auto answer = co_await transport.fence(peer, id, deadline_, &late);
+    fenced = answer.has_value();
+    if (fenced) break;
+    if (!worth_repeating(answer.error().code()) || ++part.failures >= engine_.max_attempts_) break;
   }
-  co_return false;
+  executor.cancel(timer);
+  co_return fenced;
 }
 
 // Whether what is left may be tried again; gives it up if not.
@@ -379,7 +404,9 @@ Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
     give_up(part, code);
     co_return false;
   }
-  if (code != Code::kTransferFailed) co_await engine_.find_again(group.segment, deadline_);
+  if (code != Code::kTransferFailed) {
+    co_await engine_.find_again(group.segment, deadline_, cancel_);
+  }
   co_return true;
 }
 
@@ -394,18 +421,19 @@ Task<Result<void>> BatchRun::know(Group& group) {
     Result<void> known;
     if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{} &&
         without_key.empty()) {
-      const auto described = co_await engine_.describe(segment, {}, deadline_);
+      const auto described = co_await engine_.describe(segment, {}, deadline_, cancel_);
       if (!described) known = fail(described.error());
     }
     if (known) known = co_await find_keys(segment, without_key);
+    if (!known && called_off()) co_return fail(Code::kCancelled);
     if (known || !worth_repeating(known.error().code())) co_return known;
     if (known.error().code() == Code::kBusy) {
       const base::Duration pause = pause_after(known.error());
-      if (engine_.stopping_ || engine_.env_.now() + pause >= deadline_) co_return known;
+      if (engine_.env_.now() + pause >= deadline_) co_return known;
       co_await engine_.env_.executor.sleep_for(pause);
     } else {
       if (++failures >= engine_.max_attempts_) co_return known;
-      co_await engine_.find_again(segment, deadline_);
+      co_await engine_.find_again(segment, deadline_, cancel_);
     }
   }
 }
@@ -442,7 +470,7 @@ Task<Result<void>> BatchRun::find_keys(Segment& segment, std::vector<std::size_t
       const Slice& slice = request(entries[i]).slice;
       asked.push_back({slice.remote, slice.length});
     }
-    const auto regions = co_await engine_.describe(segment, asked, deadline_);
+    const auto regions = co_await engine_.describe(segment, asked, deadline_, cancel_);
     if (!regions) co_return fail(regions.error());
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const DescribedRegion& region = (*regions)[i];

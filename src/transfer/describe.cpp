@@ -44,6 +44,11 @@ Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, st
   return regions;
 }
 
+Result<std::uint64_t> decode_first_address(base::ConstBuffer body) {
+  MC_TRY(const auto* const reply, net::verified<wire::DescribeReply>(body, "DescribeReply"));
+  return reply->first_address();
+}
+
 Result<net::Bytes> answer_describe(const memory::Registry& registry, base::ConstBuffer body) {
   MC_TRY(const auto* const request, net::verified<wire::DescribeRequest>(body, "DescribeRequest"));
   if (!net::are_aligned(request->ranges())) {
@@ -74,7 +79,8 @@ Result<net::Bytes> answer_describe(const memory::Registry& registry, base::Const
       64 + count * (sizeof(wire::RegionInfo) + sizeof(wire::RegionPlace)));
   const auto region_vector = builder.CreateVectorOfStructs(regions);
   const auto place_vector = builder.CreateVectorOfStructs(places);
-  builder.Finish(wire::CreateDescribeReply(builder, generation, region_vector, place_vector));
+  builder.Finish(wire::CreateDescribeReply(builder, generation, region_vector, place_vector,
+                                           registry.first_address()));
   return net::copy_of(builder);
 }
 

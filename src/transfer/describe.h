@@ -31,6 +31,9 @@ net::Bytes encode_describe(std::span<const AskedRange> ranges);
 // For each range one region; kProtocolError for anything else.
 Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, std::size_t asked);
 
+// Where the peer's first buffer begins; 0 when it has none.
+Result<std::uint64_t> decode_first_address(base::ConstBuffer body);
+
 // The owner's side. Guarded memory is not described: its key comes from the store's Master.
 Result<net::Bytes> answer_describe(const memory::Registry& registry, base::ConstBuffer body);
 

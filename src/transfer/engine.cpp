@@ -51,7 +51,7 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
       server_(net::RpcServer::create(env, server_options(identity_, options.limits))) {}
 
-EngineImpl::~EngineImpl() { assert(open_batches_.empty() && fences_.running() == 0); }
+EngineImpl::~EngineImpl() { assert(open_batches_.empty() && behind_.running() == 0); }
 
 Task<Result<void>> EngineImpl::open() {
   if (identity_.incarnation == base::Incarnation{}) {
@@ -59,6 +59,9 @@ Task<Result<void>> EngineImpl::open() {
   }
   server_->handle(net::Method::kDescribeRegions, [this](net::ServerCall& call) {
     return at_once(answer_describe(registry_, call.body()));
+  });
+  server_->handle(net::Method::kNotify, [this](net::ServerCall& call) {
+    return at_once(answer_notify(inbox_, call.body()));
   });
   if (listen_.host.empty()) {
     identity_.name =
@@ -107,7 +110,7 @@ Task<void> EngineImpl::stop() {
     co_await all_closed;
     all_closed_ = nullptr;
   }
-  co_await fences_.join();
+  co_await behind_.join();
   co_await server_->stop();
 }
 
@@ -130,7 +133,7 @@ Task<Result<void>> EngineImpl::finish_unregister(memory::Registry::Removed remov
   const bool clear = co_await wait_until_clear(removed, deadline);
   if (clear) co_return Result<void>();
   const std::uint64_t length = removed.length();
-  fences_.start(clear_behind(std::move(removed)));
+  behind_.start(clear_behind(std::move(removed)));
   co_return fail(
       Code::kBusy,
       fmt::format("a process of this host is still copying; {} bytes are in quarantine", length));
@@ -208,24 +211,38 @@ SegmentHandle EngineImpl::open_address(const std::string& name, const net::Addre
   return handle_of(name, address, false);
 }
 
-Task<Result<std::vector<DescribedRegion>>> EngineImpl::describe(Segment& segment,
-                                                                std::vector<AskedRange> ranges,
-                                                                TimePoint deadline) {
+Task<Result<SegmentHandle>> EngineImpl::known_segment(std::string name, TimePoint deadline) {
+  const auto known = handles_.find(name);
+  if (known != handles_.end() && !stopping_) co_return known->second;
+  co_return co_await open_segment(std::move(name), deadline);
+}
+
+Task<Result<net::Bytes>> EngineImpl::ask(Segment& segment, std::vector<AskedRange> ranges,
+                                         TimePoint deadline, os::CancelToken* cancel) {
   if (stopping_) co_return fail(Code::kCancelled, "the engine is closed");
   const net::Address asked = segment.peer.address;
   const net::Bytes body = encode_describe(ranges);
   net::CallOptions options;
   options.deadline = deadline;
-  const auto reply =
-      co_await peers_->control(asked).call(net::Method::kDescribeRegions, body, options);
-  if (!reply) co_return fail(reply.error());
+  options.cancel = cancel;
+  auto reply = co_await peers_->control(asked).call(net::Method::kDescribeRegions, body, options);
+  if (!reply) co_return fail(std::move(reply).error());
   if (segment.peer.address == asked && segment.peer.incarnation != reply->peer.incarnation) {
     segment.keys.clear();
     segment.peer.incarnation = reply->peer.incarnation;
     segment.peer.same_process = reply->peer.incarnation == identity_.incarnation;
     segment.peer.same_host = identity_.boot_id.valid() && reply->peer.boot_id == identity_.boot_id;
   }
-  co_return decode_described(reply->body, ranges.size());
+  co_return std::move(reply->body);
+}
+
+Task<Result<std::vector<DescribedRegion>>> EngineImpl::describe(Segment& segment,
+                                                                std::vector<AskedRange> ranges,
+                                                                TimePoint deadline,
+                                                                os::CancelToken* cancel) {
+  const std::size_t count = ranges.size();
+  MC_CO_TRY(const net::Bytes reply, co_await ask(segment, std::move(ranges), deadline, cancel));
+  co_return decode_described(reply, count);
 }
 
 bool EngineImpl::has_ended(const Peer& peer) const {
@@ -247,16 +264,24 @@ std::shared_ptr<DirectPath> EngineImpl::direct(SegmentHandle target) {
   return index < direct_.size() ? direct_[index] : nullptr;
 }
 
-Task<void> EngineImpl::find_again(Segment& segment, TimePoint deadline) {
+Task<void> EngineImpl::find_again(Segment& segment, TimePoint deadline, os::CancelToken* cancel) {
   segment.peer.incarnation = {};
   if (!segment.found_by_name || stopping_) co_return;
-  const std::string name = segment.peer.name;
+  const Found found = std::make_shared<os::Completion<bool>>(env_.executor);
+  os::Completion<bool>& over = *found;
+  behind_.start(look_up(segment.peer.name, deadline, found));
+  os::CancelToken::Watch watch(cancel, [&over] { over.set(false); });
+  co_await over;
+}
+
+Task<void> EngineImpl::look_up(std::string name, TimePoint deadline, Found found) {
   const auto address = co_await lookup_->find(name, deadline);
   if (address) handle_of(name, *address, true);
+  found->set(true);
 }
 
 void EngineImpl::quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes) {
-  if (!stopping_) fences_.start(fence_behind(transport, std::move(peer), id, bytes));
+  if (!stopping_) behind_.start(fence_behind(transport, std::move(peer), id, bytes));
 }
 
 Task<void> EngineImpl::fence_behind(Transport& transport, Peer peer, AttemptId id,
@@ -265,7 +290,7 @@ Task<void> EngineImpl::fence_behind(Transport& transport, Peer peer, AttemptId i
   const TimePoint deadline = env_.now() + kQuarantineTime;
   Result<void> fenced = fail(Code::kCancelled);
   while (!fenced && !stopping_ && env_.now() < deadline) {
-    fenced = co_await transport.fence(peer, id, deadline);
+    fenced = co_await transport.fence(peer, id, deadline, nullptr);
     if (!fenced && !stopping_) co_await env_.executor.sleep_for(std::chrono::milliseconds(10));
   }
   quarantined_bytes_ -= bytes;

@@ -67,14 +67,32 @@ class Engine {
   // the same handle.
   virtual Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) = 0;
   virtual SegmentHandle open_address(const std::string& name, const net::Address& address) = 0;
+  // The same by name, without a look-up when it was opened before.
+  virtual Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) = 0;
 
   // Moves the batch: plans, slices, executes, retries a failed attempt on another path or
   // connection, after the older attempt is fenced if it was a write. Sets each request's
   // slice.code. Ends by `deadline`; on return no local byte is touched any more. `moved`, if given,
   // is raised by the bytes that each transport moved. A write that failed may leave a part of its
-  // bytes, or zeros, at its target.
+  // bytes, or zeros, at its target. A cancel ends it soon, what is not moved by then with
+  // kCancelled: it waits for a fence of what was being written, but not long.
   virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
-                              std::map<std::string, std::uint64_t>* moved = nullptr) = 0;
+                              std::map<std::string, std::uint64_t>* moved = nullptr,
+                              os::CancelToken* cancel = nullptr) = 0;
+
+  // Puts it into the inbox of the segment's engine. kBusy when that is full, kInvalidArgument when
+  // it is too long (inbox.h). One that ends with another error may have arrived.
+  virtual Task<Result<void>> notify(SegmentHandle target, Notification notification,
+                                    TimePoint deadline, os::CancelToken* cancel = nullptr) = 0;
+  // What has arrived since the last time, in order. Any thread.
+  virtual std::vector<Notification> take_notifications() = 0;
+
+  // Asks the segment's engine for a sign of life. Looks the name up anew and forgets what has
+  // failed with this peer, so that all ways to it may be tried again at once. kUnreachable and so
+  // on.
+  virtual Task<Result<void>> probe(std::string name, TimePoint deadline) = 0;
+  // Where the segment's oldest plain registration begins; kAddressNotRegistered when it has none.
+  virtual Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline) = 0;
 
   // The way to this segment that needs no executor; null while there is none. Any thread.
   virtual std::shared_ptr<DirectPath> direct(SegmentHandle target) = 0;

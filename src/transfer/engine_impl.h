@@ -12,6 +12,7 @@
 #include "os/executor.h"
 #include "transfer/describe.h"
 #include "transfer/engine.h"
+#include "transfer/inbox.h"
 #include "transfer/key_cache.h"
 #include "transfer/planner.h"
 
@@ -46,8 +47,15 @@ class EngineImpl final : public Engine {
                                        TimePoint deadline) override;
   Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) override;
   SegmentHandle open_address(const std::string& name, const net::Address& address) override;
+  Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) override;
   Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
-                      std::map<std::string, std::uint64_t>* moved) override;
+                      std::map<std::string, std::uint64_t>* moved,
+                      os::CancelToken* cancel) override;
+  Task<Result<void>> notify(SegmentHandle target, Notification notification, TimePoint deadline,
+                            os::CancelToken* cancel) override;
+  std::vector<Notification> take_notifications() override { return inbox_.take_all(); }
+  Task<Result<void>> probe(std::string name, TimePoint deadline) override;
+  Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline) override;
   std::shared_ptr<DirectPath> direct(SegmentHandle target) override;
   std::vector<PathChoice> paths(SegmentHandle target) override;
   std::map<std::string, std::uint64_t> bytes_by_path() const override;
@@ -62,16 +70,22 @@ class EngineImpl final : public Engine {
   std::vector<Candidate> candidates_for(const Peer& peer, bool guarded,
                                         std::vector<std::string>* reasons) const;
 
-  // Asks the peer who it is, and for the keys of these ranges (at most kMaxDescribed). Another life
-  // of the peer than the one known makes what was known of it void.
+  // Asks the peer who it is, and to describe these ranges (at most kMaxDescribed). Another life of
+  // the peer than the one known makes what was known of it void.
+  Task<Result<net::Bytes>> ask(Segment& segment, std::vector<AskedRange> ranges, TimePoint deadline,
+                               os::CancelToken* cancel = nullptr);
+  // The same, for the keys of the ranges.
   Task<Result<std::vector<DescribedRegion>>> describe(Segment& segment,
                                                       std::vector<AskedRange> ranges,
-                                                      TimePoint deadline);
+                                                      TimePoint deadline,
+                                                      os::CancelToken* cancel = nullptr);
   bool has_ended(const Peer& peer) const;
   // Remembers the direct path of the best transport, if it has one.
   void note_direct(const Segment& segment, std::size_t transport);
-  // After a failure: the name may lead elsewhere by now.
-  Task<void> find_again(Segment& segment, TimePoint deadline);
+  // After a failure: the name may lead elsewhere by now. A cancel leaves the look-up behind.
+  Task<void> find_again(Segment& segment, TimePoint deadline, os::CancelToken* cancel = nullptr);
+  using Found = std::shared_ptr<os::Completion<bool>>;
+  Task<void> look_up(std::string name, TimePoint deadline, Found found);
   // Goes on until the fence is known to hold, or for kQuarantineTime; counts the bytes meanwhile.
   void quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
   // Waits for copiers of other processes, then lets the registration's pass go.
@@ -93,6 +107,7 @@ class EngineImpl final : public Engine {
   bool published_ = false;
 
   memory::Registry registry_;
+  Inbox inbox_;
   TransportCounters transport_counters_;
   std::unique_ptr<net::RpcServer> server_;
   std::unique_ptr<PeerClients> peers_;
@@ -109,7 +124,7 @@ class EngineImpl final : public Engine {
   std::uint64_t next_batch_ = 1;
   std::set<std::uint64_t> open_batches_;
   os::Completion<bool>* all_closed_ = nullptr;  // set when the last open batch ends
-  base::TaskGroup fences_;
+  base::TaskGroup behind_;  // fences, quarantines and look-ups whose callers may have returned
   std::uint64_t retried_attempts_ = 0;
   std::uint64_t quarantined_bytes_ = 0;
 };

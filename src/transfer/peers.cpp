@@ -12,6 +12,13 @@ net::RpcClient& PeerClients::client(const net::Address& peer, Clients& clients) 
   return *client;
 }
 
+void PeerClients::forget_failures(const net::Address& peer) {
+  for (auto* clients : {&data_, &control_}) {
+    const auto it = clients->find(net::to_string(peer));
+    if (it != clients->end()) it->second->forget_failures();
+  }
+}
+
 base::Task<void> PeerClients::stop() {
   for (auto* clients : {&data_, &control_}) {
     for (auto& [address, client] : *clients)

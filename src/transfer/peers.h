@@ -21,6 +21,9 @@ class PeerClients {
   net::RpcClient& data(const net::Address& peer) { return client(peer, data_); }
   net::RpcClient& control(const net::Address& peer) { return client(peer, control_); }
 
+  // The peer is said to be there again: it is connected to at once.
+  void forget_failures(const net::Address& peer);
+
   // Ends all calls with kCancelled, those under way and those to come. Await it before destruction.
   base::Task<void> stop();
 

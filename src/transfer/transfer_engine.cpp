@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -13,10 +12,12 @@
 #include "memory/pool.h"
 #include "mooncake/transfer.h"
 #include "net/runtime.h"
+#include "os/open_calls.h"
 #include "os/run_blocking.h"
-#include "transfer/blocking_batch.h"
 #include "transfer/engine.h"
+#include "transfer/request_batch.h"
 #include "transfer/settings.h"
+#include "transfer/submitted_batch.h"
 
 namespace mooncake {
 
@@ -50,6 +51,30 @@ Result<void> set_path(const std::string& path, transfer::EngineOptions& options)
   if (sockets_only) options.transports = {"local", "tcp"};
   options.plain_within_host = path == "shm" && !sockets_only;
   return {};
+}
+
+Task<Result<void>> notify_by_name(Engine& engine, std::string name, Notification notification,
+                                  TimePoint deadline) {
+  MC_CO_TRY(const SegmentHandle target, co_await engine.known_segment(std::move(name), deadline));
+  co_return co_await engine.notify(target, std::move(notification), deadline);
+}
+
+// The first error, after all of them.
+Task<Result<void>> finish_all(Engine& engine, std::vector<memory::Registry::Removed> removed,
+                              TimePoint deadline) {
+  Result<void> result;
+  for (memory::Registry::Removed& each : removed) {
+    auto finished = co_await engine.finish_unregister(std::move(each), deadline);
+    if (!finished && result) result = std::move(finished);
+  }
+  co_return result;
+}
+
+// Most often nobody is there to be waited for.
+bool retire_at_once(memory::Registry::Removed& removed) {
+  if (removed.accesses() != 0 || !removed.is_clear()) return false;
+  removed.retire();
+  return true;
 }
 
 Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions options,
@@ -86,14 +111,22 @@ struct TransferEngine::State {
   std::unique_ptr<Engine> engine;
   memory::Budget budget;
 
+  os::OpenCalls calls;  // and batches
+
   std::mutex mutex;
-  std::condition_variable idle;
-  std::size_t calls = 0;  // guarded by mutex, as all below
-  bool closing = false;
-  std::unique_ptr<memory::Preparer> preparer;
+  std::unique_ptr<memory::Preparer> preparer;  // guarded by mutex, as below
   std::map<void*, std::unique_ptr<memory::Pool>> pools;
 
   bool in_own_process() const { return ::getpid() == owner; }
+  // One call of a user. Holds off the destructor.
+  Result<os::OpenCalls::Stay> admit() {
+    if (!in_own_process()) {
+      return fail(Code::kNotReady, "a forked child can't use its parent's engine");
+    }
+    os::OpenCalls::Stay stay = calls.enter();
+    if (!stay) return fail(Code::kNotReady, "the engine is being closed");
+    return stay;
+  }
   TimePoint deadline(Milliseconds timeout) const {
     return runtime->env().now() +
            std::clamp<base::Duration>(timeout, base::Duration(0), kLongestTimeout);
@@ -104,43 +137,6 @@ struct TransferEngine::State {
     return *preparer;
   }
 };
-
-namespace {
-
-// One call of a user. Holds off the destructor; refused in a forked child and while closing.
-template <typename State>
-class Call {
- public:
-  explicit Call(State& state) : state_(state) {
-    if (!state_.in_own_process()) {
-      refusal_ = Error(Code::kNotReady, "a forked child can't use its parent's engine");
-      return;
-    }
-    std::lock_guard lock(state_.mutex);
-    if (state_.closing) {
-      refusal_ = Error(Code::kNotReady, "the engine is being closed");
-    } else {
-      ++state_.calls;
-    }
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  ~Call() {
-    if (refusal_) return;
-    std::lock_guard lock(state_.mutex);
-    if (--state_.calls == 0) state_.idle.notify_all();
-  }
-  Result<void> admitted() const {
-    if (refusal_) return fail(*refusal_);
-    return {};
-  }
-
- private:
-  State& state_;
-  std::optional<Error> refusal_;
-};
-
-}  // namespace
 
 TransferEngine::TransferEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
@@ -163,15 +159,9 @@ TransferEngine::~TransferEngine() {
     static_cast<void>(state_.release());
     return;
   }
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->closing = true;
-  }
+  state_->calls.close();
   os::run_blocking(state_->runtime->env().executor, state_->engine->stop());
-  {
-    std::unique_lock lock(state_->mutex);
-    state_->idle.wait(lock, [this] { return state_->calls == 0; });
-  }
+  state_->calls.wait_until_empty();
   for (auto& [address, pool] : state_->pools)
     state_->preparer->remove(*pool);
   state_->engine.reset();
@@ -184,31 +174,52 @@ net::Runtime& TransferEngine::runtime() { return *state_->runtime; }
 
 Result<void> TransferEngine::register_memory(void* address, std::uint64_t length,
                                              std::string_view location) {
-  const Call call(*state_);
-  MC_CHECK(call.admitted());
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   MC_CHECK(state_->engine->register_memory(reinterpret_cast<std::uint64_t>(address), length,
                                            location, nullptr));
   return {};
 }
 
 Result<void> TransferEngine::unregister_memory(void* address, Milliseconds timeout) {
-  const Call call(*state_);
-  MC_CHECK(call.admitted());
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   MC_TRY(auto removed, state_->engine->registry().remove(reinterpret_cast<std::uint64_t>(address)));
-  // Most often nobody is there to be waited for.
-  if (removed.accesses() == 0 && removed.is_clear()) {
-    removed.retire();
-    return {};
-  }
+  if (retire_at_once(removed)) return {};
   auto done = os::run_blocking(
       state_->runtime->env().executor,
       state_->engine->finish_unregister(std::move(removed), state_->deadline(timeout)));
   return done ? *std::move(done) : fail(Code::kNotReady);
 }
 
+Result<void> TransferEngine::register_memory_batch(std::span<const MemoryRange> ranges,
+                                                   std::string_view location) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  std::vector<memory::Registry::Range> all;
+  all.reserve(ranges.size());
+  for (const MemoryRange& range : ranges)
+    all.push_back({reinterpret_cast<std::uint64_t>(range.address), range.length});
+  return state_->engine->registry().add_all(all, location);
+}
+
+Result<void> TransferEngine::unregister_memory_batch(std::span<void* const> addresses,
+                                                     Milliseconds timeout) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  Result<void> result;
+  std::vector<memory::Registry::Removed> busy;
+  for (void* const address : addresses) {
+    auto removed = state_->engine->registry().remove(reinterpret_cast<std::uint64_t>(address));
+    if (!removed && result) result = fail(std::move(removed).error());
+    if (removed && !retire_at_once(*removed)) busy.push_back(*std::move(removed));
+  }
+  if (busy.empty()) return result;
+  auto finished =
+      os::run_blocking(state_->runtime->env().executor,
+                       finish_all(*state_->engine, std::move(busy), state_->deadline(timeout)));
+  if (!result) return result;
+  return finished ? *std::move(finished) : fail(Code::kNotReady);
+}
+
 Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
-  const Call call(*state_);
-  MC_CHECK(call.admitted());
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   memory::Pool::Options options;
   options.size = length;
   options.name = "mooncake-buffer";
@@ -226,8 +237,7 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
 
 Result<void> TransferEngine::free_memory(void* address) {
   {
-    const Call call(*state_);
-    MC_CHECK(call.admitted());
+    MC_TRY(const os::OpenCalls::Stay call, state_->admit());
     std::lock_guard lock(state_->mutex);
     if (!state_->pools.contains(address)) {
       return fail(Code::kInvalidArgument, fmt::format("{} was not allocated here", address));
@@ -247,8 +257,7 @@ Result<void> TransferEngine::free_memory(void* address) {
 }
 
 Result<SegmentHandle> TransferEngine::open_segment(std::string_view name, Milliseconds timeout) {
-  const Call call(*state_);
-  MC_CHECK(call.admitted());
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto handle =
       os::run_blocking(state_->runtime->env().executor,
                        state_->engine->open_segment(std::string(name), state_->deadline(timeout)));
@@ -256,16 +265,65 @@ Result<SegmentHandle> TransferEngine::open_segment(std::string_view name, Millis
 }
 
 TransferOutcome TransferEngine::transfer(std::span<const TransferRequest> requests,
-                                         Milliseconds timeout) {
-  TransferOutcome outcome;
-  const Call call(*state_);
-  if (const auto admitted = call.admitted(); !admitted) {
-    outcome.codes.assign(requests.size(), admitted.error().transfer_code());
-    outcome.status = admitted;
+                                         Milliseconds timeout,
+                                         std::optional<Notification> notification) {
+  const auto call = state_->admit();
+  if (!call) {
+    TransferOutcome outcome;
+    outcome.codes.assign(requests.size(), call.error().transfer_code());
+    outcome.status = fail(call.error());
     return outcome;
   }
-  transfer::BlockingBatch batch(*state_->engine, requests);
-  return batch.run(state_->runtime->env().executor, state_->deadline(timeout));
+  const TimePoint deadline = state_->deadline(timeout);
+  transfer::RequestBatch batch(*state_->engine, requests, std::move(notification));
+  batch.copy_directly(deadline);
+  if (batch.has_rest()) {
+    os::run_blocking(state_->runtime->env().executor, batch.finish(deadline));
+  }
+  return batch.take_outcome();
+}
+
+Result<std::shared_ptr<TransferBatch>> TransferEngine::submit(
+    std::vector<TransferRequest> requests, Milliseconds timeout,
+    std::optional<Notification> notification) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  MC_TRY(os::OpenCalls::Stay stay, state_->admit());
+  const auto batch = std::make_shared<transfer::SubmittedBatch>(
+      *state_->engine, state_->runtime->env().executor, std::move(requests),
+      std::move(notification), std::move(stay));
+  batch->start(state_->deadline(timeout));
+  return batch;
+}
+
+Result<void> TransferEngine::notify(std::string_view segment, const Notification& notification,
+                                    Milliseconds timeout) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  auto sent = os::run_blocking(state_->runtime->env().executor,
+                               notify_by_name(*state_->engine, std::string(segment), notification,
+                                              state_->deadline(timeout)));
+  return sent ? *std::move(sent) : fail(Code::kNotReady);
+}
+
+std::vector<Notification> TransferEngine::take_notifications() {
+  const auto call = state_->admit();
+  if (!call) return {};
+  return state_->engine->take_notifications();
+}
+
+Result<void> TransferEngine::probe(std::string_view segment, Milliseconds timeout) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  auto alive =
+      os::run_blocking(state_->runtime->env().executor,
+                       state_->engine->probe(std::string(segment), state_->deadline(timeout)));
+  return alive ? *std::move(alive) : fail(Code::kNotReady);
+}
+
+Result<std::uint64_t> TransferEngine::first_buffer(std::string_view segment, Milliseconds timeout) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  auto address = os::run_blocking(
+      state_->runtime->env().executor,
+      state_->engine->first_buffer(std::string(segment), state_->deadline(timeout)));
+  return address ? *std::move(address) : fail(Code::kNotReady);
 }
 
 }  // namespace mooncake

@@ -1,10 +1,7 @@
 // The blocking facade: options are checked before anything is opened, sources must be registered,
 // memory of its own comes registered and goes, a forked child is refused, and the destructor waits
 // for callers.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,31 +11,12 @@
 #include <vector>
 
 #include "mooncake/transfer.h"
+#include "transfer/engine_testing.h"
 
 namespace mooncake {
 namespace {
 
-using namespace std::chrono_literals;
-
-std::unique_ptr<TransferEngine> make(TransferOptions options = {}, const char* path = "auto") {
-  options.path = path;
-  auto engine = TransferEngine::create(options);
-  EXPECT_TRUE(engine) << engine.error().message();
-  return *std::move(engine);
-}
-
-std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uint64_t>(memory); }
-
-TransferRequest request(Opcode opcode, void* source, SegmentHandle target, const void* there,
-                        std::uint64_t length) {
-  TransferRequest made;
-  made.opcode = opcode;
-  made.source = source;
-  made.target = target;
-  made.target_offset = address_of(there);
-  made.length = length;
-  return made;
-}
+using namespace transfer::testing;
 
 class EnginePath : public testing::TestWithParam<const char*> {};
 
@@ -194,29 +172,18 @@ TEST(TransferEngine, IsRefusedToAForkedChild) {
 
 // A peer that accepts and says nothing keeps a call waiting; it ends when the engine goes.
 TEST(TransferEngine, TheDestructorEndsCallsAndWaitsForThem) {
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(at);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&at), size), 0);
-  ASSERT_EQ(::listen(listener, 1), 0);
-  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
-
+  SilentPeer peer;
   auto engine = make();
   Result<SegmentHandle> opened = fail(Code::kInternal);
-  std::thread caller([&opened, &at, raw = engine.get()] {
-    opened = raw->open_segment("127.0.0.1:" + std::to_string(ntohs(at.sin_port)), 60s);
-  });
-  const int accepted = ::accept(listener, nullptr, nullptr);  // the call is under way
+  std::thread caller(
+      [&opened, &peer, raw = engine.get()] { opened = raw->open_segment(peer.name(), 60s); });
+  peer.accept();  // the call is under way
   const auto before = std::chrono::steady_clock::now();
   engine.reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, 4s);
   caller.join();
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code(), Code::kCancelled) << opened.error().message();
-  ::close(accepted);
-  ::close(listener);
 }
 
 }  // namespace

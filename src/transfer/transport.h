@@ -19,6 +19,7 @@
 #include "net/address.h"
 #include "net/handshake.h"
 #include "net/rpc.h"
+#include "os/cancel.h"
 #include "os/env.h"
 #include "transfer/peers.h"
 
@@ -98,16 +99,20 @@ class Transport {
   // Moves slices of one opcode, within the limits of capabilities(). Sets each slice's code; an
   // error of the whole attempt (peer gone, deadline) is returned and leaves the codes of slices
   // that did succeed at kOk, all others set. On return no local byte is touched any more. Ends by
-  // `deadline`.
+  // `deadline`, or soon after a cancel.
   virtual Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                                     TimePoint deadline) = 0;
+                                     TimePoint deadline, os::CancelToken* cancel) = 0;
 
   // Returns when no byte of the attempts up to `id.attempt` of this batch and slice can land in the
   // peer's memory any more. An error means that this is not known: the bytes stay quarantined.
-  virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline) = 0;
+  virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
+                                   os::CancelToken* cancel) = 0;
 
   // True when this life of the peer has most likely ended: who it is should be asked anew.
   virtual bool has_ended(const Peer&) const { return false; }
+
+  // The peer is said to be well: what has failed with it may be tried at once.
+  virtual void forget_failures(const Peer&) {}
 
   // A way to this peer that needs no executor, once there is one.
   virtual std::shared_ptr<DirectPath> direct(const Peer&) { return nullptr; }

@@ -125,13 +125,14 @@ Entry::Entry(Opcode opcode, std::vector<base::MutableBuffer> parts_, std::uint64
 }
 
 Task<std::vector<Code>> move_all(Engine& engine, std::vector<Entry>& entries, TimePoint deadline,
-                                 std::map<std::string, std::uint64_t>* moved) {
+                                 std::map<std::string, std::uint64_t>* moved,
+                                 os::CancelToken* cancel) {
   std::vector<EngineRequest> requests;
   for (Entry& entry : entries) {
     requests.push_back(entry.request);
     requests.back().slice.local = entry.parts;
   }
-  co_await engine.transfer(requests, deadline, moved);
+  co_await engine.transfer(requests, deadline, moved, cancel);
   std::vector<Code> codes;
   for (const EngineRequest& request : requests)
     codes.push_back(request.slice.code);

@@ -132,7 +132,8 @@ struct Entry {
 
 // Moves the entries as one batch; their codes.
 Task<std::vector<Code>> move_all(Engine& engine, std::vector<Entry>& entries, TimePoint deadline,
-                                 std::map<std::string, std::uint64_t>* moved = nullptr);
+                                 std::map<std::string, std::uint64_t>* moved = nullptr,
+                                 os::CancelToken* cancel = nullptr);
 
 // Lets other work go first, and the simulated clock move.
 Task<void> a_moment(os::Executor& executor);

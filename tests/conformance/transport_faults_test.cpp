@@ -37,6 +37,24 @@ class TransportFaults : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(rig_->executor().run_until(condition, rig_->executor().now() + 60s));
   }
 
+  // Moves the entries, and cancels them when the condition holds; their codes.
+  std::vector<Code> cancel_when(std::vector<Entry>& entries,
+                                const std::function<bool()>& condition) {
+    os::CancelToken token;
+    base::TaskGroup tasks;
+    std::optional<std::vector<Code>> codes;
+    const auto task = [](Engine& engine, std::vector<Entry>& all, TimePoint until,
+                         os::CancelToken& cancel,
+                         std::optional<std::vector<Code>>& result) -> Task<void> {
+      result = co_await move_all(engine, all, until, nullptr, &cancel);
+    };
+    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(600s), token, codes)); });
+    wait_for(condition);
+    rig_->executor().post([&] { token.cancel(); });
+    wait_for([&] { return codes.has_value(); });
+    return std::move(codes).value_or(std::vector<Code>());
+  }
+
   static constexpr std::uint16_t kPort = 7000;
   std::unique_ptr<SimRig> rig_;
   Host* here_ = nullptr;
@@ -114,6 +132,79 @@ TEST_P(TransportFaults, AStuckWriteTakesNothingFromItsSourceAfterwards) {
   }
   EXPECT_TRUE(std::ranges::equal(const_cast<Buffer&>(fenced).span(), theirs.span()))
       << "bytes landed behind the fence";
+}
+
+// A batch that is cancelled in the middle of a read: it ends at once, and what still arrives does
+// not touch its buffer. Entries that were done by then are whole.
+TEST_P(TransportFaults, ACancelledReadLeavesItsBufferAlone) {
+  constexpr std::size_t kEach = 1u << 20, kEntries = 40;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    make(seed);
+    Buffer theirs(kEach * kEntries, 1), back(kEach * kEntries);
+    expose(theirs);
+    std::vector<Entry> entries;
+    for (std::size_t i = 0; i < kEntries; ++i) {
+      entries.emplace_back(Opcode::kRead, back.sub(i * kEach, kEach), theirs.address() + i * kEach,
+                           target_);
+    }
+    const std::size_t last = seed * kEach * 3;
+    const auto codes = cancel_when(entries, [&] { return back.data()[last] != std::byte{0}; });
+    EXPECT_EQ(std::ranges::count(codes, Code::kOk) + std::ranges::count(codes, Code::kCancelled),
+              static_cast<std::ptrdiff_t>(kEntries));
+    EXPECT_GT(std::ranges::count(codes, Code::kCancelled), 0);
+    for (std::size_t i = 0; i < kEntries; ++i) {
+      if (codes[i] == Code::kOk) {
+        EXPECT_TRUE(back.holds(1, i * kEach, kEach));
+      }
+    }
+    back.fill(5);
+    rig_->executor().run_for(60s);
+    EXPECT_TRUE(back.holds(5));
+    EXPECT_EQ(move(Opcode::kRead, back.sub(0, kEach), theirs.address()), Code::kOk);
+  }
+}
+
+// In the middle of a write: when the call has returned nothing of it can land any more, so that who
+// writes next is not written over. C32.
+TEST_P(TransportFaults, ACancelledWriteIsFenced) {
+  constexpr std::size_t kSize = 40u << 20;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    make(seed);
+    Buffer mine(kSize, 1), theirs(kSize);
+    expose(theirs);
+    std::vector<Entry> entries;
+    entries.emplace_back(Opcode::kWrite, mine.span(), theirs.address(), target_);
+    const std::size_t last = seed * (3u << 20);
+    const auto codes = cancel_when(entries, [&] { return theirs.data()[last] != std::byte{0}; });
+    EXPECT_EQ(codes, std::vector<Code>{Code::kCancelled});
+    EXPECT_EQ(engine_->counters().quarantined_bytes, 0u);
+    theirs.fill(5);
+    rig_->executor().run_for(60s);
+    EXPECT_TRUE(theirs.holds(5)) << "bytes landed behind the fence";
+  }
+}
+
+// The owner stands still: who cancels does not wait for a fence that may never come.
+TEST_P(TransportFaults, ACancelledWriteToAStuckPeerIsQuarantined) {
+  constexpr std::size_t kSize = 20u << 20;
+  Buffer mine(kSize, 1), theirs(kSize);
+  expose(theirs);
+  std::vector<Entry> entries;
+  entries.emplace_back(Opcode::kWrite, mine.span(), theirs.address(), target_);
+  TimePoint cancelled{};
+  const auto codes = cancel_when(entries, [&] {
+    if (theirs.data()[0] == std::byte{0}) return false;
+    rig_->executor_of("there").freeze();
+    cancelled = rig_->executor().now();
+    return true;
+  });
+  EXPECT_EQ(codes, std::vector<Code>{Code::kCancelled});
+  EXPECT_LE(rig_->executor().now(), cancelled + 300ms);
+  EXPECT_GT(engine_->counters().quarantined_bytes, 0u);
+  rig_->executor_of("there").thaw();
+  wait_for([&] { return engine_->counters().quarantined_bytes == 0; });
 }
 
 // On a network that cuts, loses, stalls and delays, two engines write to the same memory by turns:

@@ -12,6 +12,7 @@
 #include "memory/extent_table.h"
 #include "os/sim_executor.h"
 #include "transfer/describe.h"
+#include "transfer/inbox.h"
 #include "transfer/transports/tcp/messages.h"
 #include "transfer/transports/tcp/server.h"
 
@@ -161,8 +162,17 @@ void play(std::uint8_t choice, base::ConstBuffer body) {
       static_cast<void>(tcp::apply_codes(body, slices));
       return;
     }
+    case 6: {
+      Inbox inbox;
+      const bool answered = answer_notify(inbox, body).has_value();
+      const auto taken = inbox.take_all();
+      require(taken.size() == (answered ? 1u : 0u));
+      require(taken.empty() || check_notification(taken.front()).has_value());
+      return;
+    }
     default:
       static_cast<void>(decode_described(body, 3));
+      static_cast<void>(decode_first_address(body));
   }
 }
 

@@ -49,37 +49,44 @@ class LocalTransport final : public Transport {
     return false;
   }
   Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline) override;
+                             TimePoint deadline, os::CancelToken* cancel) override;
   // A copy ends with the call that makes it.
-  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint) override { co_return Result<void>(); }
+  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
+    co_return Result<void>();
+  }
   Task<void> stop() override {
     stopping_ = true;
     co_return;
   }
 
  private:
-  Task<Code> write(const Slice& slice, TimePoint deadline);
-  Task<Code> read(const Slice& slice, TimePoint deadline);
+  // How long a call may go on.
+  struct Limit {
+    TimePoint deadline;
+    os::CancelToken* cancel;
+  };
+  Task<Code> write(const Slice& slice, Limit limit);
+  Task<Code> read(const Slice& slice, Limit limit);
   // Counts what was done in this turn; when it is a turn's worth, lets others go first.
-  Task<Code> pause(std::uint64_t cost, TimePoint deadline);
+  Task<Code> pause(std::uint64_t cost, Limit limit);
 
   const TransportContext context_;
   bool stopping_ = false;
   std::uint64_t done_in_turn_ = 0;
 };
 
-Task<Code> LocalTransport::pause(std::uint64_t cost, TimePoint deadline) {
+Task<Code> LocalTransport::pause(std::uint64_t cost, Limit limit) {
   done_in_turn_ += cost;
   if (done_in_turn_ >= kStep) {
     co_await context_.env.executor.yield();
     done_in_turn_ = 0;
-    if (stopping_) co_return Code::kCancelled;
-    if (context_.env.now() >= deadline) co_return Code::kDeadlineExceeded;
+    if (stopping_ || os::is_cancelled(limit.cancel)) co_return Code::kCancelled;
+    if (context_.env.now() >= limit.deadline) co_return Code::kDeadlineExceeded;
   }
   co_return Code::kOk;
 }
 
-Task<Code> LocalTransport::write(const Slice& slice, TimePoint deadline) {
+Task<Code> LocalTransport::write(const Slice& slice, Limit limit) {
   WriteAccess access(context_.registry, range_of(slice), slice.record, slice.record_key);
   BufferCursor from(slice.local);
   for (std::uint64_t offset = 0; access.code() == Code::kOk && offset < slice.length;) {
@@ -87,13 +94,13 @@ Task<Code> LocalTransport::write(const Slice& slice, TimePoint deadline) {
     if (access.may_write()) std::memmove(access.data() + offset, piece.data(), piece.size());
     from.advance(piece.size());
     offset += piece.size();
-    const Code paused = co_await pause(piece.size(), deadline);
+    const Code paused = co_await pause(piece.size(), limit);
     if (paused != Code::kOk && offset < slice.length) co_return paused;
   }
   co_return access.finish();
 }
 
-Task<Code> LocalTransport::read(const Slice& slice, TimePoint deadline) {
+Task<Code> LocalTransport::read(const Slice& slice, Limit limit) {
   ReadAccess access(context_.registry, range_of(slice));
   BufferCursor to(slice.local);
   for (std::uint64_t offset = 0; offset < slice.length && access.may_read();) {
@@ -101,22 +108,23 @@ Task<Code> LocalTransport::read(const Slice& slice, TimePoint deadline) {
     std::memmove(piece.data(), access.data() + offset, piece.size());
     to.advance(piece.size());
     offset += piece.size();
-    const Code paused = co_await pause(piece.size(), deadline);
+    const Code paused = co_await pause(piece.size(), limit);
     if (paused != Code::kOk && offset < slice.length) co_return paused;
   }
   co_return access.finish();
 }
 
 Task<Result<void>> LocalTransport::execute(const Peer&, AttemptId, std::span<Slice> slices,
-                                           TimePoint deadline) {
+                                           TimePoint deadline, os::CancelToken* cancel) {
+  const Limit limit{deadline, cancel};
   Code stopped = stopping_ ? Code::kCancelled : Code::kOk;
   for (Slice& slice : slices) {
     slice.code = stopped;
     if (stopped != Code::kOk) continue;
-    slice.code = slice.opcode == Opcode::kWrite ? co_await write(slice, deadline)
-                                                : co_await read(slice, deadline);
+    slice.code =
+        slice.opcode == Opcode::kWrite ? co_await write(slice, limit) : co_await read(slice, limit);
     const bool given_up = slice.code == Code::kCancelled || slice.code == Code::kDeadlineExceeded;
-    stopped = given_up ? slice.code : co_await pause(kSliceCost, deadline);
+    stopped = given_up ? slice.code : co_await pause(kSliceCost, limit);
   }
   if (stopped != Code::kOk) co_return fail(stopped);
   co_return Result<void>();

@@ -119,7 +119,8 @@ Result<void> HostLink::take_pool(const os::LocalSocket::Message& message) {
   return {};
 }
 
-Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint deadline) {
+Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint deadline,
+                                   os::CancelToken* cancel) {
   const std::shared_ptr<HostPeer> host = host_;
   if (!host) co_return fail(failure_);
   for (std::size_t at = 0; at < ranges.size(); at += kMaxDescribed) {
@@ -127,6 +128,7 @@ Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint dea
     const net::Bytes body = encode_describe(asked);
     net::CallOptions options;
     options.deadline = deadline;
+    options.cancel = cancel;
     const auto reply =
         co_await peers_.control(remote_.address).call(net::Method::kDescribeRegions, body, options);
     if (!reply) co_return fail(reply.error());
@@ -146,8 +148,8 @@ Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint dea
     if (!event->is_set()) coming.push_back(event.get());
   }
   for (os::Event* event : coming) {
-    const bool in_time = co_await event->wait(deadline);
-    if (!in_time) co_return fail(Code::kDeadlineExceeded);
+    const bool in_time = co_await event->wait(deadline, cancel);
+    if (!in_time) co_return fail(why_left(cancel));
   }
   co_return Result<void>();
 }

@@ -14,6 +14,11 @@
 
 namespace mooncake::transfer::shm {
 
+// Why a wait was left before what it waited for.
+inline Code why_left(const os::CancelToken* cancel) {
+  return os::is_cancelled(cancel) ? Code::kCancelled : Code::kDeadlineExceeded;
+}
+
 // Executor thread only.
 class HostLink {
  public:
@@ -35,7 +40,8 @@ class HostLink {
   bool was_lost() const { return has_failed() && failure_.code() == Code::kConnectionLost; }
 
   // Lets the peer describe these ranges, and maps the pools in which they lie.
-  Task<Result<void>> learn(std::vector<AskedRange> ranges, TimePoint deadline);
+  Task<Result<void>> learn(std::vector<AskedRange> ranges, TimePoint deadline,
+                           os::CancelToken* cancel);
   void close(Error reason);
 
  private:

@@ -41,11 +41,14 @@ class ShmTransport final : public Transport {
   const Capabilities& capabilities() const override { return kCapabilities; }
   bool reaches(const Peer& peer, std::string& why) const override;
   Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline) override;
+                             TimePoint deadline, os::CancelToken* cancel) override;
   // A copy ends with the call that makes it.
-  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint) override { co_return Result<void>(); }
+  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
+    co_return Result<void>();
+  }
   bool has_ended(const Peer& peer) const override;
   std::shared_ptr<DirectPath> direct(const Peer& peer) override;
+  void forget_failures(const Peer& peer) override;
   Task<void> stop() override;
 
  private:
@@ -89,7 +92,7 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
 }
 
 Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::span<Slice> slices,
-                                         TimePoint deadline) {
+                                         TimePoint deadline, os::CancelToken* cancel) {
   for (Slice& slice : slices)
     slice.code = Code::kNotReady;
   Result<void> outcome;
@@ -97,8 +100,8 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::span<
   if (!link) {
     outcome = fail(Code::kCancelled);
   } else {
-    const bool in_time = co_await link->opened().wait(deadline);
-    if (!in_time) outcome = fail(Code::kDeadlineExceeded);
+    const bool in_time = co_await link->opened().wait(deadline, cancel);
+    if (!in_time) outcome = fail(why_left(cancel));
   }
   constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
   for (int round = 0; round < kRounds && outcome; ++round) {
@@ -107,7 +110,7 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::span<
     host->copy(slices, deadline);
     auto unknown = host->unknown(slices);
     if (unknown.empty()) break;
-    if (round + 1 < kRounds) outcome = co_await link->learn(std::move(unknown), deadline);
+    if (round + 1 < kRounds) outcome = co_await link->learn(std::move(unknown), deadline, cancel);
   }
   bool elsewhere = false;  // what this way can't do, another may
   for (Slice& slice : slices) {
@@ -133,6 +136,11 @@ bool ShmTransport::has_ended(const Peer& peer) const {
 std::shared_ptr<DirectPath> ShmTransport::direct(const Peer& peer) {
   const auto it = links_.find(peer.incarnation);
   return it == links_.end() ? nullptr : it->second->peer();
+}
+
+void ShmTransport::forget_failures(const Peer& peer) {
+  const auto it = links_.find(peer.incarnation);
+  if (it != links_.end() && it->second->has_failed()) links_.erase(it);
 }
 
 Task<void> ShmTransport::stop() {

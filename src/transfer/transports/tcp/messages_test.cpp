@@ -128,6 +128,7 @@ RC_GTEST_PROP(Messages, DamageIsHarmless, ()) {
   static_cast<void>(decode_fence(body));
   static_cast<void>(answer_describe(registry, body));
   static_cast<void>(decode_described(body, 2));
+  static_cast<void>(decode_first_address(body));
   std::vector<Slice> three(3);
   static_cast<void>(apply_codes(body, three));
 }

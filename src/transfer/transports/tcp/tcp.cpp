@@ -41,8 +41,9 @@ class TcpTransport final : public Transport {
     return false;
   }
   Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline) override;
-  Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline) override;
+                             TimePoint deadline, os::CancelToken* cancel) override;
+  Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
+                           os::CancelToken* cancel) override;
   Task<void> stop() override { co_return; }
 
  private:
@@ -51,7 +52,7 @@ class TcpTransport final : public Transport {
 };
 
 Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                                         TimePoint deadline) {
+                                         TimePoint deadline, os::CancelToken* cancel) {
   const bool write = slices.front().opcode == Opcode::kWrite;
   std::vector<base::ConstBuffer> data;
   std::vector<base::MutableBuffer> room;
@@ -68,6 +69,7 @@ Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::sp
                                 : encode_read(id, peer.incarnation, slices);
   net::CallOptions options;
   options.deadline = deadline;
+  options.cancel = cancel;
   options.data = data;
   options.data_room = room;
   net::RpcClient& client = context_.peers.data(peer.address);
@@ -85,10 +87,12 @@ Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::sp
   co_return outcome;
 }
 
-Task<Result<void>> TcpTransport::fence(const Peer& peer, AttemptId id, TimePoint deadline) {
+Task<Result<void>> TcpTransport::fence(const Peer& peer, AttemptId id, TimePoint deadline,
+                                       os::CancelToken* cancel) {
   const net::Bytes body = encode_fence(id, peer.incarnation);
   net::CallOptions options;
   options.deadline = deadline;
+  options.cancel = cancel;
   // Not the connection whose data is in question: that one may be stuck.
   net::RpcClient& client = context_.peers.control(peer.address);
   const auto reply = co_await client.call(net::Method::kFence, body, options);
