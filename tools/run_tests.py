@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FUZZ_SECONDS = int(os.environ.get("MOONCAKE_FUZZ_SECONDS", "30"))
 SLOW_SIM_SEEDS = os.environ.get("MOONCAKE_SIM_SEEDS", "2000")
+SANITIZER_SIM_SEEDS = "50"
 NOT_UNDER_SANITIZERS = {"nosan", "integration", "compat", "slow"}
 SANITIZER_SLOWDOWN = 5  # time-outs are stretched by this
 PARALLEL_SUITES = {"tidy"}  # Python suites that start no server: may run beside others
@@ -308,10 +309,11 @@ def fast(runner):
 
 
 def slow(runner):
+    seeds = {"MOONCAKE_SIM_SEEDS": SANITIZER_SIM_SEEDS}
     options = {
         "asan": {"ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:abort_on_error=0",
-                 "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"},
-        "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
+                 "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1", **seeds},
+        "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", **seeds},
     }
     for preset, env in options.items():
         if runner.build(preset, ["mooncake_tests"]):
