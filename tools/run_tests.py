@@ -173,6 +173,17 @@ class Runner:
                 return False
         return True
 
+    def build_tests(self, preset, wanted):
+        """Builds the test binaries whose set of labels satisfies `wanted`."""
+        if not self.options.no_build:
+            configure = ["cmake", "--preset", preset]
+            if subprocess.run(configure, cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
+                self.count(Job(f"configure {preset}", configure, "plain", 0), Outcome(
+                    failed=1, problems=["cmake failed, see above"]))
+                return False
+        return self.build(preset, [test["name"] for test in manifest(preset)
+                                   if test["kind"] != "fuzz" and wanted(set(test["labels"]))])
+
     def headers(self, preset):
         command = ["cmake", "--build", "--preset", preset, "--target", "headers_compile_alone",
                    "--", "-k", "0"]
@@ -316,10 +327,14 @@ def slow(runner):
         "tsan": {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", **seeds},
     }
     for preset, env in options.items():
-        if runner.build(preset, ["mooncake_tests"]):
-            runner.run(binary_jobs(
-                preset, lambda labels: not labels & NOT_UNDER_SANITIZERS, env=env,
-                stretch=SANITIZER_SLOWDOWN, prefix=f"{preset}/"))
+        left_out = NOT_UNDER_SANITIZERS | ({"onethread"} if preset == "tsan" else set())
+
+        def wanted(labels, left_out=left_out):
+            return not labels & left_out
+
+        if runner.build_tests(preset, wanted):
+            runner.run(binary_jobs(preset, wanted, env=env, stretch=SANITIZER_SLOWDOWN,
+                                   prefix=f"{preset}/"))
     if runner.build("fuzz", ["mooncake_fuzzers"]):
         runner.run(fuzz_jobs())
     if runner.build("dev"):
