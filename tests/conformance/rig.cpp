@@ -31,16 +31,9 @@ void Rig::stop_engine(Engine& engine) {
 }
 
 void Rig::stop_all() {
+  wake_hosts();
   while (!engines_.empty())
     stop_engine(*engines_.begin()->first);
-}
-
-void Rig::abandon(Engine& engine) {
-  const auto it = engines_.find(&engine);
-  // Its tasks are suspended for ever, and what is suspended can't be destroyed: it is kept.
-  static std::vector<Engine*>& kept = *new std::vector<Engine*>;
-  kept.push_back(it->second.first.release());
-  engines_.erase(it);
 }
 
 struct SimRig::Node final : Host {
@@ -60,6 +53,11 @@ SimRig::SimRig(std::uint64_t seed, bool shuffle)
   world_.faults.copy_step = 64u << 10;
 }
 SimRig::~SimRig() { stop_all(); }
+
+void SimRig::wake_hosts() {
+  for (const auto& node : nodes_)
+    node->executor.thaw();
+}
 
 Host& SimRig::host(const std::string& name) {
   nodes_.push_back(std::make_unique<Node>(*this, name));

@@ -57,8 +57,9 @@ class Rig {
                        const std::string& secret = "");
   void stop_engine(Engine& engine);
   void stop_all();
-  // A simulated host that was killed takes its engine along, in whatever state.
-  void abandon(Engine& engine);
+
+  // Dead hosts go on for as long as their tasks need to end: what is suspended can't be destroyed.
+  virtual void wake_hosts() {}
 
  private:
   std::map<Engine*, std::pair<std::unique_ptr<Engine>, Host*>> engines_;
@@ -75,6 +76,7 @@ class SimRig final : public Rig {
   os::SimExecutor& executor() { return executor_; }
   net::SimWorld& world() { return world_; }
   base::Random& random() { return random_; }
+  void wake_hosts() override;
 
  private:
   struct Node;

@@ -282,9 +282,8 @@ TEST_P(TransportFaults, FindsAPeerThatCameBack) {
   Buffer mine(kSize, 1), theirs(kSize);
   expose(theirs);
   ASSERT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kOk);
-  rig_->world().kill("there");
   rig_->executor_of("there").freeze();
-  rig_->abandon(*owner_);
+  rig_->world().kill("there");
   const TimePoint before = rig_->executor().now();
   EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address(), 30s), Code::kConnectionLost);
   EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address(), 30s), Code::kUnreachable);
