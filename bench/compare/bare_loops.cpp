@@ -85,17 +85,25 @@ char* private_region() {
   return static_cast<char*>(region);
 }
 
-// A child with a region of its own, that does `work` and waits to be killed.
+// A child that makes `region` its own, all pages of it, before this returns; then it does `work`,
+// and waits to be killed.
 template <typename Work>
-pid_t start_child(Work work) {
+pid_t start_child(char* region, Work work) {
+  int ready[2];
+  if (::pipe(ready) != 0) die("pipe");
   const pid_t child = ::fork();
   if (child < 0) die("fork");
+  char byte = 0;
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::memset(region, 2, kRegion);
+    if (::write(ready[1], &byte, 1) != 1) die("write");
     work();
     ::pause();
     std::_Exit(0);
   }
+  if (::read(ready[0], &byte, 1) != 1) die("read");
+  std::memset(region, 3, kRegion);  // what was shared with the child until now
   return child;
 }
 
@@ -118,8 +126,7 @@ struct Ask {
 };
 
 // A question of 16 bytes, the payload in one direction, one byte of answer after a write.
-void serve_tcp(int fd, const Job& job) {
-  char* const region = private_region();
+void serve_tcp(int fd, const Job& job, char* region) {
   Ask ask{};
   while (::recv(fd, &ask, sizeof ask, MSG_WAITALL) == sizeof ask) {
     all(fd, region + ask.offset, ask.length, !job.write);
@@ -144,12 +151,12 @@ Tally over_tcp(const Job& job) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kTcpBuffer, sizeof kTcpBuffer);
   };
-  const pid_t child = start_child([&] {
+  char* const region = private_region();
+  const pid_t child = start_child(region, [&] {
     const int fd = ::accept(listener, nullptr, nullptr);
     tune(fd);
-    serve_tcp(fd, job);
+    serve_tcp(fd, job, region);
   });
-  char* const region = private_region();
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
   tune(fd);
   if (::connect(fd, reinterpret_cast<sockaddr*>(&address), size) != 0) die("connect");
@@ -178,7 +185,7 @@ Tally over_tcp(const Job& job) {
 
 Tally by_process_vm(const Job& job) {
   char* const region = private_region();  // at the same address in the child
-  const pid_t child = start_child([&] { std::memset(region, 2, kRegion); });
+  const pid_t child = start_child(region, [] {});
   std::vector<iovec> here(job.batch), there(job.batch);
   Tally tally = repeat(job, [&](std::size_t offset) {
     for (std::size_t i = 0; i < job.batch; ++i) {
