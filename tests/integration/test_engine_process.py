@@ -80,7 +80,7 @@ threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
 for thread in threads:
     thread.start()
 batch = engine.transfer_submit_write(name, memory, target, 1 << 16)
-for _ in range(20):
+for _ in range(5):
     child = os.fork()
     if child == 0:
         assert engine.get_rpc_port() == -1 and engine.get_engine() is None

@@ -312,7 +312,7 @@ def test_c8_ipv6(host: str) -> None:
 @pytest.mark.parametrize("forced", ["0", "1"])
 def test_c1_many_blocks_between_processes(forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MC_FORCE_TCP", forced)
-    count, size = 200, MEBIBYTE
+    count, size = 64, MEBIBYTE
     one = opened()
     mine = Memory(one, count * size)
     with PeerProcess(count * size) as peer:

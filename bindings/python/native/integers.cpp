@@ -17,28 +17,35 @@ using Values = std::vector<std::uint64_t>;
 
 enum class Taken : std::uint8_t { kYes, kNo, kOther };  // kOther: it is something else, try on
 
-bool read_item(PyObject* item, std::uint64_t& value) {
-  if (PyLong_Check(item)) {
-    value = PyLong_AsSize_t(item);
-    return value != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
-  }
-  PyObject* const number = PyNumber_Index(item);
-  if (number == nullptr) return false;
+bool read_number(PyObject* number, std::uint64_t& value) {
   value = PyLong_AsSize_t(number);
-  Py_DECREF(number);
   return value != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
+}
+
+// Of something else than an int: its __index__ may change the list under our hands.
+bool read_index(PyObject* item, std::uint64_t& value) {
+  Py_INCREF(item);
+  PyObject* const number = PyNumber_Index(item);
+  Py_DECREF(item);
+  if (number == nullptr) return false;
+  const bool good = read_number(number, value);
+  Py_DECREF(number);
+  return good;
 }
 
 bool read_sequence(PyObject* source, Values& values) {
   PyObject* const items = PySequence_Fast(source, "");
   if (items == nullptr) return false;
+  const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items));
+  values.resize(size);
   bool good = true;
-  // An item's __index__ may change a list under our hands.
-  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(items); ++i) {
-    PyObject* const item = PySequence_Fast_GET_ITEM(items, i);
-    Py_INCREF(item);
-    good = read_item(item, values.emplace_back());
-    Py_DECREF(item);
+  for (std::size_t i = 0; good && i < size; ++i) {
+    if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items)) != size) {
+      good = false;  // it was changed
+      break;
+    }
+    PyObject* const item = PySequence_Fast_GET_ITEM(items, static_cast<Py_ssize_t>(i));
+    good = PyLong_CheckExact(item) ? read_number(item, values[i]) : read_index(item, values[i]);
   }
   Py_DECREF(items);
   return good;
@@ -113,7 +120,6 @@ bool read(nb::handle source, Values& values) {
     if (taken != Taken::kOther) return taken == Taken::kYes;
     if (PySequence_Check(object) == 0) return false;
   }
-  values.reserve(static_cast<std::size_t>(std::max<Py_ssize_t>(0, PySequence_Size(object))));
   return read_sequence(object, values);
 }
 
