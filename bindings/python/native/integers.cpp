@@ -38,6 +38,7 @@ bool read_sequence(PyObject* source, Values& values) {
   if (items == nullptr) return false;
   const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items));
   values.resize(size);
+  std::uint64_t* const places = values.data();
   bool good = true;
   for (std::size_t i = 0; good && i < size; ++i) {
     if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items)) != size) {
@@ -45,7 +46,7 @@ bool read_sequence(PyObject* source, Values& values) {
       break;
     }
     PyObject* const item = PySequence_Fast_GET_ITEM(items, static_cast<Py_ssize_t>(i));
-    good = PyLong_CheckExact(item) ? read_number(item, values[i]) : read_index(item, values[i]);
+    good = PyLong_CheckExact(item) ? read_number(item, places[i]) : read_index(item, places[i]);
   }
   Py_DECREF(items);
   return good;
