@@ -1,7 +1,7 @@
 """Proves how a Python process with Transfer Engines begins and ends: importing starts nothing and
 needs nothing (case C19); a forked child has no engine until it makes one; the interpreter ends with
-engines that are open, also while threads transfer and batches are under way; and Ctrl-C ends a wait
-for a batch. Each test runs a small program of its own and looks at its end."""
+engines that are open, also while threads transfer and batches are under way; and Ctrl-C ends a call
+that waits. Each test runs a small program of its own and looks at its end."""
 
 import os
 import signal
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import pytest
 from engine_peer import PeerProcess
 from test_python_process import wait_until_it_waits
 
@@ -159,21 +160,28 @@ entered.wait()
         assert time.monotonic() - begin < 6
 
 
-def test_ctrl_c_ends_a_wait_for_a_batch() -> None:
+WAIT_FOR_A_BATCH = """
+batch = engine.transfer_submit_write(name, memory, there, 1 << 20)
+assert batch > 0 and engine.transfer_check_status(batch) == 0
+calls = lambda: engine.get_batch_transfer_status([batch])
+"""
+TRANSFER = "calls = lambda: engine.transfer_sync_write(name, memory, there, 1 << 20)"
+
+
+@pytest.mark.parametrize("begin_a_call", [WAIT_FOR_A_BATCH, TRANSFER], ids=["batch", "transfer"])
+def test_ctrl_c_ends_a_call_that_waits(begin_a_call: str) -> None:
     with PeerProcess(1 << 20) as peer, subprocess.Popen(
-            [sys.executable, "-c", OPEN + """
+            [sys.executable, "-c", OPEN + f"""
 engine = opened()
 memory = engine.allocate_managed_buffer(1 << 20)
 name, there = sys.argv[1], int(sys.argv[2])
 assert engine.transfer_sync_write(name, memory, there, 1 << 20) == 0
 say("ready")
 sys.stdin.readline()
-batch = engine.transfer_submit_write(name, memory, there, 1 << 20)
-assert batch > 0 and engine.transfer_check_status(batch) == 0
+{begin_a_call}
 try:
-    engine.get_batch_transfer_status([batch])
+    calls()
 except KeyboardInterrupt:
-    assert engine.transfer_check_status(batch) == -1  # it is freed
     say("interrupted")
     sys.exit(3)
 """, peer.name, str(peer.address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -245,8 +245,13 @@ int PythonEngine::transfer(const TransferArguments& arguments) {
   if (!make_requests(arguments, requests)) return kRefused;
   std::optional<Notification> notification;
   if (arguments.notification != nullptr) notification = *arguments.notification;
-  const WithoutGil without_gil;
-  return open->transfer(arguments.target, requests, notification);
+  int code = 0;
+  {
+    const WithoutGil without_gil;
+    code = open->transfer(arguments.target, requests, notification);
+  }
+  check_raised();
+  return code;
 }
 
 std::uint64_t PythonEngine::submit(const TransferArguments& arguments) {

@@ -6,8 +6,10 @@
 #include "base/log.h"
 #include "native/interpreter.h"
 #include "net/runtime.h"
+#include "os/cancel.h"
 #include "os/run_blocking.h"
 #include "transfer/engine.h"
+#include "transfer/request_batch.h"
 
 namespace mooncake::python {
 
@@ -29,6 +31,38 @@ std::chrono::milliseconds time_for(std::span<const TransferRequest> requests) {
   for (const TransferRequest& request : requests)
     bytes = std::min(kMost, bytes + std::min(kMost, request.length));
   return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(bytes));
+}
+
+// Returns by the batch's deadline; soon, once a signal handler has raised, which sets `given_up`.
+void wait_for(TransferBatch& batch, bool& given_up) {
+  while (!batch.wait(kLookUp)) {
+    given_up = given_up || interrupted();
+    if (given_up) batch.cancel();
+  }
+}
+
+base::Task<bool> finish(transfer::RequestBatch& batch, base::TimePoint deadline,
+                        os::CancelToken& cancel) {
+  co_await batch.finish(deadline, &cancel);
+  co_return true;
+}
+
+// As TransferEngine::transfer(), but a signal handler that raises ends it. The caller holds the
+// session, so that the engine stays.
+TransferOutcome transfer_interruptibly(TransferEngine& engine,
+                                       std::span<const TransferRequest> requests,
+                                       std::chrono::milliseconds timeout,
+                                       const std::optional<Notification>& notification) {
+  const os::Env env = engine.runtime().env();
+  const base::TimePoint deadline = env.now() + timeout;
+  transfer::RequestBatch batch(engine.engine(), requests, notification);
+  batch.copy_directly(deadline);
+  if (batch.has_rest()) {
+    os::CancelToken cancel;
+    os::run_blocking(env.executor, finish(batch, deadline, cancel), kLookUp, interrupted,
+                     [&cancel] { cancel.cancel(); });
+  }
+  return batch.take_outcome();
 }
 
 }  // namespace
@@ -56,9 +90,11 @@ Result<void> EngineSession::move(const std::string& target, std::vector<Transfer
   for (TransferRequest& request : requests)
     request.target = handle;
   const auto gone = std::chrono::steady_clock::now() - begin;
-  const TransferOutcome outcome = engine_->transfer(
-      requests, timeout_ + time_for(requests) - std::chrono::floor<std::chrono::milliseconds>(gone),
-      notification);
+  const auto timeout =
+      timeout_ + time_for(requests) - std::chrono::floor<std::chrono::milliseconds>(gone);
+  const TransferOutcome outcome =
+      on_main_thread() ? transfer_interruptibly(*engine_, requests, timeout, notification)
+                       : engine_->transfer(requests, timeout, notification);
   return outcome.status ? outcome.notified : outcome.status;
 }
 
@@ -98,11 +134,7 @@ int EngineSession::wait(std::span<const std::uint64_t> batches) {
       code = -1;
       continue;
     }
-    // Done by its deadline at the latest.
-    while (!submitted.batch->wait(kLookUp)) {
-      given_up = given_up || interrupted();
-      if (given_up) submitted.batch->cancel();
-    }
+    wait_for(*submitted.batch, given_up);
     if (note(submitted.target, submitted.batch->outcome().status) != 0) code = -1;
   }
   return code;

@@ -27,8 +27,9 @@ class EngineSession {
   TransferEngine& engine() { return *engine_; }
   transfer::ManagedMemory& managed_memory() { return managed_memory_; }
 
-  // Moves the batch, whose entries' targets it fills in, and waits. 0, or -1; of failures in a row
-  // with one peer only the first is logged.
+  // Moves the batch, whose entries' targets it fills in, and waits; a signal handler that raises
+  // ends that. 0, or -1; of failures in a row with one peer only the first is logged. `requests` is
+  // used up.
   int transfer(const std::string& target, std::vector<TransferRequest>& requests,
                const std::optional<Notification>& notification);
   // The same without waiting: the batch's number, or 0.

@@ -61,8 +61,10 @@ WithoutGil::~WithoutGil() {
   away.fetch_sub(1);
 }
 
+bool on_main_thread() { return ::gettid() == ::getpid(); }
+
 bool interrupted() {
-  if (::gettid() != ::getpid()) return false;
+  if (!on_main_thread()) return false;
   const PyGILState_STATE state = PyGILState_Ensure();
   const bool raised = PyErr_CheckSignals() != 0;
   PyGILState_Release(state);

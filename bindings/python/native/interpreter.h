@@ -23,6 +23,9 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
+// Whether this is the thread that Python runs signal handlers on.
+bool on_main_thread();
+
 // Runs Python's signal handlers, on the main thread only, and inside a WithoutGil. True when one of
 // them raised (KeyboardInterrupt): the exception is set, and whoever waits should give up.
 bool interrupted();
