@@ -17,6 +17,15 @@ base::ConstBuffer BufferSource::next(std::size_t remaining) {
   return piece;
 }
 
+std::size_t BufferSource::next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) {
+  std::size_t count = 0;
+  while (remaining > 0 && count < pieces.size()) {
+    pieces[count] = next(remaining);
+    remaining -= pieces[count++].size();
+  }
+  return count;
+}
+
 std::span<std::byte> DiscardSink::prepare(std::size_t remaining) {
   return std::span<std::byte>(scratch_).first(std::min(scratch_.size(), remaining));
 }

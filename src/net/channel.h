@@ -28,7 +28,13 @@ class PayloadSink {
   // At least one byte, at most `remaining`; the next bytes of the payload go there. May be asked
   // again without a commit, when no byte had arrived.
   virtual std::span<std::byte> prepare(std::size_t remaining) = 0;
-  // `size` bytes of the last prepared span have been filled.
+  // The same for several places that take the bytes one after the other, at most `remaining` of
+  // them together; returns how many places there are, at least one.
+  virtual std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) {
+    places.front() = prepare(remaining);
+    return 1;
+  }
+  // The first `size` bytes of what was prepared last have been filled.
   virtual void commit(std::size_t size) = 0;
 };
 
@@ -39,8 +45,15 @@ class PayloadSource {
   virtual ~PayloadSource() = default;
   // At least one byte, at most `remaining`; valid until the next call, and only while live().
   virtual base::ConstBuffer next(std::size_t remaining) = 0;
-  // False: the memory is out of reach. The channel asks before each copy; it fills the frame with
-  // zeros of its own, and the message is abandoned as soon as its current frame is whole.
+  // The same for several pieces, at most `remaining` bytes together; returns how many there are, at
+  // least one. All are valid until the next call of either.
+  virtual std::size_t next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) {
+    pieces.front() = next(remaining);
+    return 1;
+  }
+  // False: memory that the last call gave is out of reach. The channel asks before each copy; it
+  // fills the frame with zeros of its own, and the message is abandoned as soon as its current
+  // frame is whole.
   virtual bool live() const { return true; }
 };
 
@@ -49,6 +62,7 @@ class BufferSource final : public PayloadSource {
  public:
   explicit BufferSource(base::ConstBuffers buffers) : buffers_(buffers) {}
   base::ConstBuffer next(std::size_t remaining) override;
+  std::size_t next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) override;
 
  private:
   base::ConstBuffers buffers_;

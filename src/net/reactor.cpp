@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -19,6 +20,9 @@ namespace {
 
 // Rounds of posted work in one turn, before sockets and timers are looked at again.
 constexpr int kMaxRounds = 8;
+// How long peers and timers may wait for the own thread after a caller has left the loop. Also how
+// soon the next caller must come for it to be worth standing aside.
+constexpr base::Duration kTakeOver = std::chrono::microseconds(200);
 constexpr std::size_t kMaxThreadName = 15;
 
 // Signals that a host program handles go to its own threads, never to this one.
@@ -60,7 +64,7 @@ Result<std::unique_ptr<Reactor>> Reactor::start(const std::string& name) {
   try {
     std::unique_ptr<Reactor> reactor(new Reactor);
     SignalsBlocked blocked;
-    reactor->thread_ = std::thread([raw = reactor.get(), name] { raw->run(name); });
+    reactor->thread_ = std::thread([raw = reactor.get(), name] { raw->run_own(name); });
     return reactor;
   } catch (const std::exception& e) {
     return fail(Code::kSystemCall, "reactor '" + name + "': " + e.what());
@@ -78,29 +82,148 @@ Reactor::~Reactor() {
     posted_.push_back([this] {
       loop_->work.reset();
       loop_->io.stop();
+      std::lock_guard ending(mutex_);
+      ended_ = true;
     });
     stopped_ = true;
     wake = !std::exchange(turn_coming_, true);
+    own_turn_.notify_one();
   }
   if (wake) schedule_turn();
   thread_.join();
 }
 
-void Reactor::run(const std::string& name) {
-  thread_id_ = std::this_thread::get_id();
+// The baton.
+
+void Reactor::run_own(const std::string& name) {
   pthread_setname_np(pthread_self(), name.substr(0, kMaxThreadName).c_str());
+  std::unique_lock lock(mutex_);
+  while (!ended_) {
+    stand_aside(lock);
+    drive(lock, nullptr, base::TimePoint::max());
+    pass_on();
+  }
+}
+
+// Until the loop is free and no caller has come for kTakeOver, or there is work that nobody will
+// do. Looks up from time to time, so that callers who leave have nobody to wake, but not during a
+// drive that takes long.
+void Reactor::stand_aside(Lock& lock) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    if (is_free()) {
+      if (stopped_ || (turn_coming_ && !invited_)) return;
+      const base::Duration left = last_call_ + kTakeOver - now();
+      if (left <= base::Duration::zero()) return;
+      own_turn_.wait_for(lock, left);
+    } else if (std::exchange(seen, drives_) != drives_) {
+      own_turn_.wait_for(lock, kTakeOver);
+    } else {
+      own_waits_for_notice_ = true;
+      own_turn_.wait(lock);
+      own_waits_for_notice_ = false;
+    }
+  }
+}
+
+void Reactor::drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until) {
+  driver_ = std::this_thread::get_id();
+  driving_ = caller;
+  drive_over_ = should_step_aside_ = false;
+  ++drives_;
+  lock.unlock();
+  os::TimerId timer = os::TimerId::kNone;
+  if (until != base::TimePoint::max()) {
+    timer = run_at(until, [this] {
+      std::lock_guard over(mutex_);
+      drive_over_ = true;
+    });
+  }
   loop_->io.run();
-  thread_id_ = std::thread::id();
+  if (timer != os::TimerId::kNone) cancel(timer);
+  lock.lock();
+  if (!ended_) loop_->io.restart();
+  driving_ = nullptr;
+  driver_ = std::thread::id();
+}
+
+// After a drive: somebody must come at once if somebody waits.
+void Reactor::pass_on() {
+  if (!stopped_ && !invited_) {
+    for (os::BlockedCaller* caller : waiting_) {
+      if (caller->finished()) continue;
+      invited_ = caller;
+      return caller->call();
+    }
+  }
+  if (turn_coming_ || stopped_ || own_waits_for_notice_) own_turn_.notify_one();
+}
+
+bool Reactor::should_leave() const {
+  if (driving_) return drive_over_ || stopped_ || driving_->finished();
+  if (!should_step_aside_ || stopped_) return false;
+  // A caller has what it came for, and will come again.
+  return waiting_.empty() || std::any_of(waiting_.begin(), waiting_.end(),
+                                         [](const auto* caller) { return caller->finished(); });
+}
+
+bool Reactor::post_from(os::BlockedCaller& caller, std::function<void()> work) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return false;
+    if (is_free()) {
+      // Taken before the work is posted, so that nobody is woken for it.
+      driver_ = std::this_thread::get_id();
+      driving_ = &caller;
+    } else {
+      waiting_.push_back(&caller);
+      if (!driving_ && now() - last_call_ < kTakeOver) should_step_aside_ = true;
+    }
+    posted_.push_back(std::move(work));
+    if (std::exchange(turn_coming_, true)) return true;
+  }
+  schedule_turn();
+  return true;
+}
+
+bool Reactor::wait_for(os::BlockedCaller& caller, base::TimePoint until) {
+  std::unique_lock lock(mutex_);
+  bool invited = false;
+  while (driving_ == &caller || (!caller.finished() && now() < until)) {
+    if (driving_ == &caller || (is_free() && !stopped_)) {
+      std::erase(waiting_, &caller);
+      drive(lock, &caller, until);
+      pass_on();
+      invited = false;
+      continue;
+    }
+    if (std::find(waiting_.begin(), waiting_.end(), &caller) == waiting_.end()) {
+      waiting_.push_back(&caller);
+    }
+    lock.unlock();
+    caller.park(until);
+    lock.lock();
+    invited = invited_ == &caller;
+    if (invited) invited_ = nullptr;
+  }
+  std::erase(waiting_, &caller);
+  last_call_ = now();
+  // Called to drive, but not in need of it any more: then another.
+  if (invited && is_free()) pass_on();
+  return caller.finished();
 }
 
 bool Reactor::post(std::function<void()> work) {
+  bool nobody_drives;
   {
     std::lock_guard lock(mutex_);
     if (stopped_) return false;
     posted_.push_back(std::move(work));
     if (std::exchange(turn_coming_, true)) return true;
+    nobody_drives = is_free();
   }
   schedule_turn();
+  if (nobody_drives) own_turn_.notify_one();
   return true;
 }
 
@@ -124,6 +247,7 @@ void Reactor::end_turn() {
   in_turn_ = false;
   {
     std::lock_guard lock(mutex_);
+    if (should_leave()) loop_->io.stop();
     turn_coming_ = !posted_.empty() || !flushers_.empty();
     if (!turn_coming_) return;
   }

@@ -1,11 +1,18 @@
-// Reactor: the executor of a Runtime. One thread, sockets, timers, and turns: everything that one
-// event sets off runs before the next event is asked for, and what it sends leaves at the end in
-// one go.
+// Reactor: the executor of a Runtime. One thread at a time, sockets, timers, and turns: everything
+// that one event sets off runs before the next event is asked for, and what it sends leaves at the
+// end in one go.
+//
+// Who runs the loop holds the baton (`driver_`). That is the reactor's own thread, until blocking
+// callers (os/run_blocking.h) come one soon after the other: then each of them drives until its own
+// work has finished, and pays no hand-over between threads. The own thread stands aside meanwhile,
+// and takes the loop back when nobody has driven it for kTakeOver. All that one driver leaves to
+// the next is ordered by `mutex_`.
 #pragma once
 
 #include <sys/types.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,13 +39,16 @@ class Reactor final : public os::Executor {
  public:
   // kSystemCall names what could not be had.
   static Result<std::unique_ptr<Reactor>> start(const std::string& name);
-  // Runs what has been posted, then joins the thread. Timers that are not due are dropped.
+  // Runs what has been posted, then joins the thread. Timers that are not due are dropped. Callers
+  // have returned.
   ~Reactor() override;
 
   bool post(std::function<void()> work) override;
+  bool post_from(os::BlockedCaller& caller, std::function<void()> work) override;
+  bool wait_for(os::BlockedCaller& caller, base::TimePoint until) override;
   os::TimerId run_at(base::TimePoint when, std::function<void()> work) override;
   bool cancel(os::TimerId timer) override;
-  bool on_this_thread() const override { return thread_id_ == std::this_thread::get_id(); }
+  bool on_this_thread() const override { return driver_ == std::this_thread::get_id(); }
   const base::Clock& clock() const override { return base::system_clock(); }
 
   // Executor thread. Once per turn for each that asks.
@@ -63,9 +73,17 @@ class Reactor final : public os::Executor {
 
  private:
   using TimerKey = std::pair<base::TimePoint, std::uint64_t>;
+  using Lock = std::unique_lock<std::mutex>;
 
   Reactor();
-  void run(const std::string& name);
+  void run_own(const std::string& name);
+  // All four with mutex_ held; drive() lets go of it while the loop runs.
+  void stand_aside(Lock& lock);
+  void drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until);
+  void pass_on();
+  bool is_free() const { return driver_.load() == std::thread::id(); }
+  // Executor thread, at the end of a turn, with mutex_ held.
+  bool should_leave() const;
   void begin_turn();
   void end_turn();
   bool run_posted();
@@ -77,14 +95,24 @@ class Reactor final : public os::Executor {
   const pid_t pid_;
   std::unique_ptr<Loop> loop_;
   std::thread thread_;
-  std::atomic<std::thread::id> thread_id_{};
 
-  std::mutex mutex_;  // guards the next three
+  std::mutex mutex_;  // guards all up to the next empty line
   std::vector<std::function<void()>> posted_;
   bool turn_coming_ = false;  // a turn runs or is scheduled, and will see what is posted
   bool stopped_ = false;
+  bool ended_ = false;                     // the last work has been run
+  std::atomic<std::thread::id> driver_{};  // written with mutex_ held
+  os::BlockedCaller* driving_ = nullptr;   // the driver, unless it is the own thread
+  bool drive_over_ = false;                // until has come
+  bool should_step_aside_ = false;         // asked of the own thread
+  bool own_waits_for_notice_ = false;      // the own thread is aside, without looking up
+  std::uint64_t drives_ = 0;
+  base::TimePoint last_call_{};              // when a blocking caller went away
+  std::vector<os::BlockedCaller*> waiting_;  // callers that don't drive
+  os::BlockedCaller* invited_ = nullptr;     // of these, who was called to drive
+  std::condition_variable own_turn_;
 
-  // Of the thread alone.
+  // Of the driver alone.
   bool in_turn_ = false;
   std::vector<std::function<void()>> running_;
   std::vector<std::shared_ptr<Flusher>> flushers_;

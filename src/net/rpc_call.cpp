@@ -43,6 +43,14 @@ std::span<std::byte> Request::Sink::prepare(std::size_t remaining) {
   return taker ? taker->prepare(remaining) : request_.connection_->discard.prepare(remaining);
 }
 
+std::size_t Request::Sink::prepare_all(std::size_t remaining,
+                                       std::span<std::span<std::byte>> places) {
+  PayloadSink* taker = request_.taker_;
+  if (taker) return taker->prepare_all(remaining, places);
+  places.front() = prepare(remaining);
+  return 1;
+}
+
 void Request::Sink::commit(std::size_t size) {
   if (!request_.taker_) return;
   request_.received_ += size;

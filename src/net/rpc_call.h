@@ -72,6 +72,7 @@ class Request final : public ServerCall {
    public:
     explicit Sink(Request& request) : request_(request) {}
     std::span<std::byte> prepare(std::size_t remaining) override;
+    std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override;
     void commit(std::size_t size) override;
 
    private:

@@ -64,6 +64,11 @@ class CallSource final : public PayloadSource {
     if (call_.ended) return base::ConstBuffer(kZeros).first(std::min(remaining, kZeros.size()));
     return data_.next(remaining);
   }
+  std::size_t next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) override {
+    if (!call_.ended) return data_.next_all(remaining, pieces);
+    pieces.front() = next(remaining);
+    return 1;
+  }
   bool live() const override { return !call_.ended; }
 
  private:
@@ -76,23 +81,36 @@ class CallSink final : public PayloadSink {
  public:
   CallSink(Call& call, DiscardSink& discard) : call_(call), discard_(discard) {}
   std::span<std::byte> prepare(std::size_t remaining) override {
-    if (call_.ended) return discard_.prepare(remaining);
-    while (call_.room_offset == room().size()) {
-      ++call_.room_index;
-      call_.room_offset = 0;
+    std::span<std::byte> place;
+    prepare_all(remaining, {&place, 1});
+    return place;
+  }
+  std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override {
+    if (call_.ended) {
+      places.front() = discard_.prepare(remaining);
+      return 1;
     }
-    const std::span<std::byte> rest = room().subspan(call_.room_offset);
-    return rest.first(std::min(rest.size(), remaining));
+    std::size_t count = 0;
+    std::size_t offset = call_.room_offset;
+    for (auto i = call_.room_index; remaining > 0 && count < places.size(); ++i) {
+      const base::MutableBuffer rest = call_.options.data_room[i].subspan(std::exchange(offset, 0));
+      if (rest.empty()) continue;
+      places[count] = rest.first(std::min(rest.size(), remaining));
+      remaining -= places[count++].size();
+    }
+    return count;
   }
   void commit(std::size_t size) override {
     if (call_.ended) return;
-    call_.room_offset += size;
     call_.received += size;
+    call_.room_offset += size;
+    while (call_.room_index < call_.options.data_room.size() &&
+           call_.room_offset >= call_.options.data_room[call_.room_index].size()) {
+      call_.room_offset -= call_.options.data_room[call_.room_index++].size();
+    }
   }
 
  private:
-  base::MutableBuffer room() const { return call_.options.data_room[call_.room_index]; }
-
   Call& call_;
   DiscardSink& discard_;
 };

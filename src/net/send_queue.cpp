@@ -9,7 +9,8 @@ namespace mooncake::net {
 namespace {
 
 constexpr std::size_t kChunk = 64u << 10;         // small frames that wait lie together
-constexpr std::size_t kSmallPiece = 16u << 10;    // pieces of sources below this are gathered
+constexpr std::size_t kTinyPiece = 512;           // below this on average a copy is cheaper
+constexpr std::size_t kMaxGiven = 248;            // pieces of a source for one system call
 constexpr std::size_t kMaxSystemCall = 1u << 20;  // bytes for one system call
 
 constexpr std::array<std::byte, 64u << 10> kZeros{};
@@ -43,47 +44,53 @@ msghdr Pieces::message() {
   return result;
 }
 
+void Outgoing::abandon() {
+  abandoned_ = true;
+  for (; first_ < given_.size(); ++first_)
+    unasked_ += given_[first_].size();
+}
+
 void Outgoing::ask() {
-  if (!abandoned_ && !source_.live()) abandoned_ = true;
-  if (abandoned_) {
-    unasked_ += std::exchange(piece_, {}).size();
-    return;
-  }
-  if (gathered_rest().empty()) {
-    gathered_.clear();
-    gathered_sent_ = 0;
-  }
-  while (piece_.empty() && unasked_ > 0 && gathered_.size() < kChunk) {
-    const base::ConstBuffer next = source_.next(unasked_);
-    assert(!next.empty() && next.size() <= unasked_);
-    unasked_ -= next.size();
-    if (next.size() < kSmallPiece) {
-      gathered_.insert(gathered_.end(), next.begin(), next.end());
-    } else {
-      piece_ = next;
-    }
-  }
+  if (!abandoned_ && !source_.live()) abandon();
+  if (abandoned_ || first_ < given_.size() || unasked_ == 0) return;
+  given_.resize(std::min(kMaxGiven, unasked_));
+  const std::size_t size = std::min(unasked_, kMaxSystemCall);
+  given_.resize(source_.next_all(size, given_));
+  assert(!given_.empty());
+  first_ = 0;
+  const std::size_t total = base::total_size(given_);
+  assert(total <= size);
+  unasked_ -= total;
+  if (total / given_.size() < kTinyPiece) copy_tiny_pieces();
+}
+
+void Outgoing::copy_tiny_pieces() {
+  copied_.clear();
+  for (base::ConstBuffer piece : given_)
+    copied_.insert(copied_.end(), piece.begin(), piece.end());
+  given_.assign(1, base::ConstBuffer(copied_));
 }
 
 bool Outgoing::gather(Pieces& pieces) {
   ask();
-  if (!pieces.add(gathered_rest()) || !pieces.add(piece_)) return false;
+  for (std::size_t i = first_; i < given_.size(); ++i) {
+    if (!pieces.add(given_[i])) return false;
+  }
   return abandoned_ ? pieces.add_zeros(unasked_) : unasked_ == 0;
 }
 
 std::size_t Outgoing::advance(std::size_t sent) {
-  std::size_t step = std::min(sent, gathered_rest().size());
-  gathered_sent_ += step;
-  sent -= step;
-  step = std::min(sent, piece_.size());
-  piece_ = piece_.subspan(step);
-  sent -= step;
-  if (abandoned_) {
-    step = std::min(sent, unasked_);
-    unasked_ -= step;
+  while (first_ < given_.size() && sent > 0) {
+    base::ConstBuffer& piece = given_[first_];
+    const std::size_t step = std::min(sent, piece.size());
+    piece = piece.subspan(step);
     sent -= step;
+    if (piece.empty()) ++first_;
   }
-  return sent;
+  if (!abandoned_) return sent;
+  const std::size_t step = std::min(sent, unasked_);
+  unasked_ -= step;
+  return sent - step;
 }
 
 void SendQueue::append(base::ConstBuffer bytes) {

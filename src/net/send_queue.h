@@ -26,7 +26,7 @@ class Pieces {
   msghdr message();
 
  private:
-  static constexpr std::size_t kMaxPieces = 64;
+  static constexpr std::size_t kMaxPieces = 256;
   iovec iov_[kMaxPieces];
   std::size_t count_ = 0;
   std::size_t total_ = 0;
@@ -37,28 +37,28 @@ class Outgoing {
  public:
   Outgoing(PayloadSource& source, std::size_t size) : source_(source), unasked_(size) {}
 
-  // Asks the source for what comes next; directly before a system call. Small pieces are copied
-  // together. False when pieces are full or the source has more than one large piece.
+  // Asks the source for what comes next; directly before a system call. Tiny pieces are copied
+  // together. False when the call is full or the source has more to give.
   bool gather(Pieces& pieces);
   // Returns what is left of `sent`.
   std::size_t advance(std::size_t sent);
-  bool empty() const { return unasked_ == 0 && piece_.empty() && gathered_rest().empty(); }
+  bool empty() const { return unasked_ == 0 && first_ == given_.size(); }
 
   std::optional<Result<void>> result;
   std::coroutine_handle<> waiter;
 
  private:
   void ask();
-  base::ConstBuffer gathered_rest() const {
-    return base::ConstBuffer(gathered_).subspan(gathered_sent_);
-  }
+  void abandon();
+  void copy_tiny_pieces();
 
   PayloadSource& source_;
-  std::size_t unasked_;      // bytes that the source was not asked for yet
-  base::ConstBuffer piece_;  // asked for, not sent
-  std::vector<std::byte> gathered_;
-  std::size_t gathered_sent_ = 0;
-  bool abandoned_ = false;  // the rest are zeros
+  std::size_t unasked_;  // bytes that the source was not asked for yet
+  // Asked for by one call. Those before first_ have been sent, and of that one a part may have.
+  std::vector<base::ConstBuffer> given_;
+  std::size_t first_ = 0;
+  std::vector<std::byte> copied_;  // what tiny pieces became
+  bool abandoned_ = false;         // the rest are zeros
 };
 
 class SendQueue {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
@@ -26,7 +27,8 @@ using Socket = boost::asio::generic::stream_protocol::socket;
 
 constexpr std::size_t kReadAhead = 64u << 10;  // many small frames by one system call
 constexpr std::size_t kSmallRead = 16u << 10;  // rests of payloads below this go through it, too
-constexpr std::size_t kSmallSpan = 32u << 10;  // beside places below this, it takes what follows
+constexpr std::size_t kSmallRoom = 32u << 10;  // beside places below this, it takes what follows
+constexpr std::size_t kMaxPlaces = 128;        // of one system call
 constexpr std::size_t kTurnBudget = 1u << 20;  // bytes copied before other work has its turn
 constexpr std::size_t kMaxHeader = 252;
 
@@ -197,22 +199,29 @@ Task<Result<FrameHeader>> Connection::receive(std::shared_ptr<Connection> self) 
   co_return header;
 }
 
-// One non-blocking call. The place that the sink names is asked for here and forgotten on return.
+// One non-blocking call. The places that the sink names are asked for here and forgotten on return.
 Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
   assert(buffered() == 0);
-  const std::span<std::byte> place = sink.prepare(size);
-  assert(!place.empty() && place.size() <= size);
-  iovec iov[2] = {{place.data(), std::min(place.size(), kTurnBudget)}, {buffer_.get(), kReadAhead}};
+  std::array<std::span<std::byte>, kMaxPlaces> places;
+  const std::size_t count = sink.prepare_all(std::min(size, kTurnBudget), places);
+  iovec iov[kMaxPlaces + 1];
+  std::size_t room = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    iov[i] = {places[i].data(), places[i].size()};
+    room += places[i].size();
+  }
+  assert(room > 0 && room <= size);
+  iov[count] = {buffer_.get(), kReadAhead};
   msghdr message{};
   message.msg_iov = iov;
-  message.msg_iovlen = place.size() == size || place.size() < kSmallSpan ? 2 : 1;
+  message.msg_iovlen = room == size || room < kSmallRoom ? count + 1 : count;
   ssize_t got;
   do {
     got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
   if (got <= 0) return fail(lost(got < 0 ? errno : 0));
-  const std::size_t placed = std::min(static_cast<std::size_t>(got), iov[0].iov_len);
+  const std::size_t placed = std::min(static_cast<std::size_t>(got), room);
   sink.commit(placed);
   end_ = static_cast<std::size_t>(got) - placed;
   return placed;

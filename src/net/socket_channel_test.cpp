@@ -92,6 +92,14 @@ class TestSource final : public PayloadSource {
     if (taken >= dies_at) alive = false;
     return piece;
   }
+  std::size_t next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) override {
+    std::size_t count = 0;
+    while (remaining > 0 && alive && count < pieces.size()) {
+      pieces[count] = next(remaining);
+      remaining -= pieces[count++].size();
+    }
+    return count;
+  }
   bool live() const override { return alive; }
 
   bool alive = true;
@@ -103,6 +111,32 @@ class TestSource final : public PayloadSource {
   const std::size_t piece_;
 };
 
+// Many places of `piece` bytes in one block.
+class RowSink final : public PayloadSink {
+ public:
+  RowSink(Bytes& bytes, std::size_t piece) : bytes_(bytes), piece_(piece) {}
+  std::span<std::byte> prepare(std::size_t remaining) override { return place(filled_, remaining); }
+  std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override {
+    std::size_t count = 0;
+    for (std::size_t at = filled_; remaining > 0 && count < places.size(); ++count) {
+      places[count] = place(at, remaining);
+      at += places[count].size();
+      remaining -= places[count].size();
+    }
+    return count;
+  }
+  void commit(std::size_t size) override { filled_ += size; }
+
+ private:
+  std::span<std::byte> place(std::size_t at, std::size_t remaining) {
+    return std::span<std::byte>(bytes_).subspan(at, std::min(remaining, piece_ - at % piece_));
+  }
+
+  Bytes& bytes_;
+  const std::size_t piece_;
+  std::size_t filled_ = 0;
+};
+
 Task<void> send_source(Channel& channel, PayloadSource& source, std::size_t size,
                        std::optional<Result<void>>& result) {
   result.emplace(co_await channel.send_from(header_with(7, kData), source, size));
@@ -111,16 +145,19 @@ Task<void> send_source(Channel& channel, PayloadSource& source, std::size_t size
 Task<bool> sources(os::Env env) {
   ChannelPair ends = co_await socket_pair(env);
   const Bytes bytes = pattern(kMaxDataPayload);
-  for (std::size_t piece : {std::size_t{1000}, std::size_t{4096}, std::size_t{20'000}, SIZE_MAX}) {
-    for (std::size_t size : {std::size_t{1}, std::size_t{100'000}, bytes.size()}) {
+  for (std::size_t piece : {100u, 1000u, 4096u, 20'000u, kMaxDataPayload}) {
+    for (std::size_t size :
+         {std::size_t{1}, std::size_t{100'000}, bytes.size() - 1, bytes.size()}) {
       TestSource source(bytes, piece);
       std::optional<Result<void>> sent;
       base::TaskGroup group;
       group.start(send_source(*ends.first, source, size, sent));
       EXPECT_TRUE(send_text(*ends.first, 8, "after"));
       Result<FrameHeader> header = co_await ends.second->receive();
-      Bytes got;
-      VectorSink sink(got, piece == SIZE_MAX ? piece : piece * 3 + 1);
+      Bytes got(size);
+      VectorSink one(got, piece * 3 + 1);
+      RowSink row(got, piece + 1);
+      PayloadSink& sink = size % 2 == 0 ? static_cast<PayloadSink&>(row) : one;
       EXPECT_TRUE(co_await ends.second->receive_payload(sink, header->payload_length));
       EXPECT_TRUE(got.size() == size && std::equal(got.begin(), got.end(), bytes.begin()));
       EXPECT_EQ(co_await receive_text(*ends.second), "8:after");

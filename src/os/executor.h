@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/task.h"
+#include "os/blocked_caller.h"
 
 namespace mooncake::os {
 
@@ -28,6 +29,16 @@ class Executor {
   // Runs `work` on the executor's thread, later, in order of posting. Any thread. False when the
   // executor has stopped, and the work is dropped; work accepted before that is run.
   virtual bool post(std::function<void()> work) = 0;
+
+  // The two for run_blocking(), on the caller's thread, one after the other. An executor may run
+  // its loop on a thread that waits: then that is its thread for as long, and the caller's work
+  // costs no hand-over. post_from() is post() of work that will say caller.finish().
+  virtual bool post_from(BlockedCaller& caller, std::function<void()> work) {
+    static_cast<void>(caller);
+    return post(std::move(work));
+  }
+  // Until the caller's work has finished (true) or `until`; as often as it takes.
+  virtual bool wait_for(BlockedCaller& caller, TimePoint until) { return caller.park(until); }
 
   // Executor thread only, as all below. The work runs at `when` or soon after.
   virtual TimerId run_at(TimePoint when, std::function<void()> work) = 0;

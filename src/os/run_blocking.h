@@ -1,50 +1,22 @@
 // run_blocking(): the border between blocking callers and tasks.
 #pragma once
 
-#include <atomic>
 #include <cassert>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "os/blocked_caller.h"
 #include "os/executor.h"
 
 namespace mooncake::os {
 
 namespace detail {
 
-// Shared, since the waiter may be gone before notify_one() has returned.
 template <typename T>
-struct BlockingCall {
+struct BlockingCall : BlockedCaller {
   std::optional<T> value;
-  std::atomic<bool> done{false};
-
-  void finish() {
-    done.store(true, std::memory_order_release);
-    done.notify_one();
-  }
-};
-
-// The same for a waiter that looks up from time to time, which std::atomic can't.
-template <typename T>
-struct WatchedCall {
-  std::optional<T> value;
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;  // guarded by mutex
-
-  void finish() {
-    std::lock_guard lock(mutex);
-    done = true;
-    changed.notify_one();
-  }
-  bool wait_for(std::chrono::milliseconds duration) {
-    std::unique_lock lock(mutex);
-    return changed.wait_for(lock, duration, [this] { return done; });
-  }
 };
 
 // A frame that nobody owns: it ends by waking the caller.
@@ -58,8 +30,8 @@ struct CallRunner {
   };
 };
 
-template <typename T, typename Call>
-CallRunner run_call(Task<T>* waiting, std::shared_ptr<Call> call) {
+template <typename T>
+CallRunner run_call(Task<T>* waiting, std::shared_ptr<BlockingCall<T>> call) {
   {
     Task<T> running = std::move(*waiting);
     call->value.emplace(co_await running);
@@ -75,6 +47,15 @@ inline CallRunner run_behind(std::shared_ptr<Task<void>> waiting, std::function<
   then();
 }
 
+// Null when the executor has stopped.
+template <typename T>
+std::shared_ptr<BlockingCall<T>> begin_call(Executor& executor, Task<T>& task) {
+  assert(!executor.on_this_thread());
+  auto call = std::make_shared<BlockingCall<T>>();
+  const bool posted = executor.post_from(*call, [&task, call] { run_call(&task, call); });
+  return posted ? call : nullptr;
+}
+
 inline Task<bool> then_true(Task<void> task) {
   co_await task;
   co_return true;
@@ -83,15 +64,16 @@ inline Task<bool> then_true(Task<void> task) {
 }  // namespace detail
 
 // Runs `task` on the executor and blocks this thread until it has ended; nothing when the executor
-// has stopped before it could begin. For the blocking facades at the edge; never on the executor's
+// has stopped before it could begin. Meanwhile the executor may run on this thread, other work than
+// the task included. For the blocking facades at the edge; never on the executor's
 // own thread. Deadlines are the task's business: when this returns, the task has ended and touches
 // nothing any more.
 template <typename T>
 std::optional<T> run_blocking(Executor& executor, Task<T> task) {
-  assert(!executor.on_this_thread());
-  auto call = std::make_shared<detail::BlockingCall<T>>();
-  if (!executor.post([&task, call] { detail::run_call(&task, call); })) return std::nullopt;
-  call->done.wait(false, std::memory_order_acquire);
+  const auto call = detail::begin_call(executor, task);
+  if (!call) return std::nullopt;
+  while (!executor.wait_for(*call, TimePoint::max())) {
+  }
   return std::move(call->value);
 }
 // The same, and while it waits asks `give_up` on this thread each `interval`. Once that has said
@@ -101,11 +83,10 @@ template <typename T>
 std::optional<T> run_blocking(Executor& executor, Task<T> task, std::chrono::milliseconds interval,
                               const std::function<bool()>& give_up,
                               const std::function<void()>& cancel) {
-  assert(!executor.on_this_thread());
-  auto call = std::make_shared<detail::WatchedCall<T>>();
-  if (!executor.post([&task, call] { detail::run_call(&task, call); })) return std::nullopt;
+  const auto call = detail::begin_call(executor, task);
+  if (!call) return std::nullopt;
   bool given_up = false;
-  while (!call->wait_for(interval)) {
+  while (!executor.wait_for(*call, base::system_clock().now() + interval)) {
     given_up = given_up || give_up();
     if (!given_up) continue;
     // One that is late, so that what it refers to may be gone, finds the value there.

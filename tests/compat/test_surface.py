@@ -1,5 +1,6 @@
 """Proves that our Python names and signatures are those of the published package (surface.json),
-except for what missing.txt still lists; and that the list has no line too many.
+except for what missing.txt still lists and for additions of ours in additions.txt; and that neither
+list has a line too many.
 
 A name is "module.name" or "module.Class.member". Signatures are the first lines of docstrings for
 native functions, and what `inspect` says for Python ones.
@@ -11,6 +12,8 @@ import json
 import pathlib
 from typing import Any, Iterator
 
+import pytest
+
 HERE = pathlib.Path(__file__).parent
 NOT_PYTHON = {"programs"}  # flags of the programs
 
@@ -20,8 +23,8 @@ def surface() -> dict[str, Any]:
     return {name: content for name, content in modules.items() if name not in NOT_PYTHON}
 
 
-def listed() -> list[str]:
-    lines = (HERE / "missing.txt").read_text().splitlines()
+def listed(name: str) -> list[str]:
+    lines = (HERE / name).read_text().splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -35,12 +38,16 @@ def our_module(name: str) -> Any:
         raise
 
 
+def is_enum(contract: Any) -> bool:
+    return isinstance(contract, dict) and list(contract) == ["enum"]
+
+
 def walk(prefix: str, wanted: dict[str, Any], ours: Any) -> Iterator[tuple[str, Any, Any]]:
     """(dotted name, what the contract says, our object or None). Not below what is missing."""
     for name, contract in wanted.items():
         found = getattr(ours, name, None)
         yield f"{prefix}.{name}", contract, found
-        if found is not None and isinstance(contract, dict):
+        if found is not None and isinstance(contract, dict) and not is_enum(contract):
             yield from walk(f"{prefix}.{name}", contract, found)
 
 
@@ -66,7 +73,7 @@ def python_signature(ours: Any) -> str:
 
 def test_a_name_is_there_or_listed_as_missing() -> None:
     absent = {name for name, _, ours in everything() if ours is None}
-    lines = listed()
+    lines = listed("missing.txt")
     assert len(lines) == len(set(lines)), "a name is listed twice"
     assert sorted(absent - set(lines)) == [], "neither there nor listed in missing.txt"
     assert sorted(set(lines) - absent) == [], "there, or never wanted: delete from missing.txt"
@@ -92,17 +99,25 @@ def test_python_signatures_are_those_of_the_contract() -> None:
     assert wrong == []
 
 
-def test_no_public_name_is_ours_alone() -> None:
-    extra = []
+def test_enums_have_the_values_of_the_contract() -> None:
     for name, contract, ours in everything():
-        if ours is None or not isinstance(contract, dict):
+        if ours is not None and is_enum(contract):
+            assert {member.name: member.value for member in ours} == contract["enum"], name
+
+
+def test_a_public_name_that_is_ours_alone_is_listed() -> None:
+    extra = set()
+    for name, contract, ours in everything():
+        if ours is None or not isinstance(contract, dict) or is_enum(contract):
             continue
         names = vars(ours) if inspect.isclass(ours) else getattr(ours, "__all__", ())
-        extra += [f"{name}.{n}" for n in names if not n.startswith("_") and n not in contract]
-    assert extra == []
+        extra |= {f"{name}.{n}" for n in names if not n.startswith("_") and n not in contract}
+    assert extra == set(listed("additions.txt"))
 
 
-def test_types_say_where_they_live() -> None:
-    store = importlib.import_module("mooncake.store")
-    for name in store.__all__:
-        assert getattr(store, name).__module__ == "mooncake.store"
+@pytest.mark.parametrize("module", ["mooncake.store", "mooncake.engine"])
+def test_types_say_where_they_live(module: str) -> None:
+    for name in importlib.import_module(module).__all__:
+        found = getattr(importlib.import_module(module), name)
+        if inspect.isclass(found):
+            assert found.__module__ == module

@@ -124,12 +124,13 @@ TEST(ShmHostile, GarbageEndsTheSessionAndNothingElse) {
   const std::string name = caller.ask()->socket;
   Hello other_version;
   other_version.header.version = 2;
+  const AskPool too_early;
   const std::vector<std::vector<std::byte>> messages = {
       std::vector<std::byte>(1),
       std::vector<std::byte>(16),
       std::vector<std::byte>(512),
       {bytes_of(other_version).begin(), bytes_of(other_version).end()},
-      {bytes_of(AskPool()).begin(), bytes_of(AskPool()).end()}};
+      {bytes_of(too_early).begin(), bytes_of(too_early).end()}};
   for (const auto& message : messages) {
     auto socket = LocalSocket::connect(name);
     ASSERT_TRUE(socket);

@@ -1,9 +1,12 @@
-"""A mooncake_master for the Python tests: started on free ports, killed at the end."""
+"""For the Python tests: a mooncake_master on free ports, killed at the end; and a metadata server."""
 
 import os
 import socket
 import subprocess
+import threading
+import urllib.parse
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -41,3 +44,46 @@ def live_master() -> Iterator[MasterProcess]:
     master = MasterProcess()
     yield master
     master.end()
+
+
+class MetadataHandler(BaseHTTPRequestHandler):
+    """One document for each key, as the published metadata server keeps them."""
+
+    documents: dict[str, bytes] = {}
+
+    def key(self) -> str:
+        query = urllib.parse.urlsplit(self.path).query
+        return urllib.parse.parse_qs(query)["key"][0]
+
+    def answer(self, status: int, body: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        document = self.documents.get(self.key())
+        self.answer(404 if document is None else 200, document or b"metadata not found")
+
+    def do_PUT(self) -> None:
+        self.documents[self.key()] = self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer(200, b"metadata updated")
+
+    def do_DELETE(self) -> None:
+        known = self.documents.pop(self.key(), None) is not None
+        self.answer(200 if known else 404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata_server() -> Iterator[str]:
+    """The URL of a metadata server that lives as long as the test."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), MetadataHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/metadata"
+    server.shutdown()
+    thread.join()
+    server.server_close()

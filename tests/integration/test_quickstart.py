@@ -1,4 +1,4 @@
-"""Proves that the quick start of README.md does what it says: the ten lines behind the marker run
+"""Proves that the quick starts of README.md do what they say: the ten lines behind each marker run
 as they are in a fresh interpreter, and print what the block behind them shows."""
 
 import pathlib
@@ -6,15 +6,22 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 BLOCKS = re.compile(
     r"^<!-- quickstart -->\s*```python\n(.*?)^```\s*```text\n(.*?)^```", re.M | re.S)
 
 
-def test_the_quick_start_runs_as_printed(tmp_path: pathlib.Path) -> None:
-    found = BLOCKS.search(README.read_text())
-    assert found, "README.md: no python and text block behind <!-- quickstart -->"
-    program, output = found.groups()
+def test_there_are_two_quick_starts() -> None:
+    found = BLOCKS.findall(README.read_text())
+    assert len(found) == 2, "README.md: python and text blocks behind <!-- quickstart -->"
+
+
+@pytest.mark.parametrize("program, output", BLOCKS.findall(README.read_text()),
+                         ids=["store", "engine"])
+def test_a_quick_start_runs_as_printed(
+        program: str, output: str, tmp_path: pathlib.Path) -> None:
     assert len(program.splitlines()) <= 10
     script = tmp_path / "quickstart.py"
     script.write_text(program)

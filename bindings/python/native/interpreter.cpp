@@ -1,11 +1,14 @@
 #include "native/interpreter.h"
 
+#include <nanobind/nanobind.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 namespace mooncake::python {
 
@@ -29,6 +32,19 @@ const int at_fork = pthread_atfork(nullptr, nullptr, [] {
     ::pause();
 }
 
+void call_side_by_side(std::vector<std::function<void()>> calls) {
+  std::vector<std::thread> threads;
+  for (const std::function<void()>& call : calls) {
+    try {
+      threads.emplace_back(call);
+    } catch (const std::system_error&) {
+      call();
+    }
+  }
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
 }  // namespace
 
 WithoutGil::WithoutGil() : thread_(PyEval_SaveThread()) { away.fetch_add(1); }
@@ -45,21 +61,27 @@ WithoutGil::~WithoutGil() {
   away.fetch_sub(1);
 }
 
+bool on_main_thread() { return ::gettid() == ::getpid(); }
+
 bool interrupted() {
-  if (::gettid() != ::getpid()) return false;
+  if (!on_main_thread()) return false;
   const PyGILState_STATE state = PyGILState_Ensure();
   const bool raised = PyErr_CheckSignals() != 0;
   PyGILState_Release(state);
   return raised;
 }
 
+void check_raised() {
+  if (PyErr_Occurred() != nullptr) throw nanobind::python_error();
+}
+
 bool interpreter_ends() { return ends; }
 
-void end_interpreter(const std::function<void()>& close_all) {
+void end_interpreter(std::vector<std::function<void()>> closers) {
   ends = true;
   PyThreadState* const thread = PyEval_SaveThread();
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  close_all();
+  call_side_by_side(std::move(closers));
   while (away.load() > 0 && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

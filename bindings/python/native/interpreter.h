@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <functional>
+#include <vector>
 
 namespace mooncake::python {
 
@@ -22,15 +23,21 @@ class WithoutGil {
   PyThreadState* thread_;
 };
 
+// Whether this is the thread that Python runs signal handlers on.
+bool on_main_thread();
+
 // Runs Python's signal handlers, on the main thread only, and inside a WithoutGil. True when one of
 // them raised (KeyboardInterrupt): the exception is set, and whoever waits should give up.
 bool interrupted();
 
+// Under the GIL: throws what a signal handler raised while a call waited.
+void check_raised();
+
 // True once end_interpreter() has begun: nothing new may be set up. Under the GIL.
 bool interpreter_ends();
 
-// Run by atexit, under the GIL: calls `close_all` without it, and then waits for the threads that
-// are inside a WithoutGil; two seconds at most, after which they stay there.
-void end_interpreter(const std::function<void()>& close_all);
+// Run by atexit, under the GIL: calls all of `closers` without it, side by side, and then waits for
+// the threads that are inside a WithoutGil; two seconds at most, after which they stay there.
+void end_interpreter(std::vector<std::function<void()>> closers);
 
 }  // namespace mooncake::python

@@ -1,11 +1,18 @@
-// mooncake._native: what mooncake/store.py exports. Loading it starts nothing.
+// mooncake._native: what mooncake/store.py and mooncake/engine.py export. Loading it starts
+// nothing.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "native/arguments.h"
+#include "native/engine.h"
+#include "native/engine_module.h"
+#include "native/interpreter.h"
 #include "native/store.h"
 
 namespace mooncake::python {
@@ -179,6 +186,13 @@ void add_distributed_store(nb::module_& module) {
   set_home(type);
 }
 
+void close_everything() {
+  std::vector<std::function<void()>> closers = take_all_stores();
+  for (std::function<void()>& closer : take_all_engines())
+    closers.push_back(std::move(closer));
+  end_interpreter(std::move(closers));
+}
+
 }  // namespace
 
 }  // namespace mooncake::python
@@ -189,6 +203,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);
   mooncake::python::add_replicate_config(module);
   mooncake::python::add_distributed_store(module);
+  mooncake::python::add_transfer_engine(module);
   nanobind::module_::import_("atexit").attr("register")(
-      nanobind::cpp_function(&mooncake::python::close_all_stores));
+      nanobind::cpp_function(&mooncake::python::close_everything));
 }

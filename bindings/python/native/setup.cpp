@@ -2,20 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
+
+#include "native/protocols.h"
 
 namespace mooncake::python {
 
 namespace {
-
-constexpr std::string_view kProtocols =
-    "tcp|rdma|efa|cxi|nvmeof|nvlink|nvlink_intra|hip|musa|maca|cxl|barex|nccl|ascend|"
-    "ascend_direct|ubshmem|ub|sunrise_link";
-// Fast networks: without one, sockets reach the same peers.
-constexpr std::array<std::string_view, 4> kNetworks = {"rdma", "efa", "cxi", "barex"};
 
 constexpr std::uint64_t kSmallest = 1024;  // bytes, of a size that isn't 0
 constexpr double kTebibyte = 1099511627776.0;
@@ -141,19 +135,6 @@ Result<void> check_metadata_server(const std::string& server) {
                           server));
 }
 
-Result<void> check_protocol(const std::string& protocol, std::vector<std::string>& notices) {
-  if (protocol == "tcp") return {};
-  if (std::find(kNetworks.begin(), kNetworks.end(), protocol) == kNetworks.end()) {
-    return fail(Code::kNotSupported,
-                fmt::format("protocol: '{}' needs a device that is not supported here; tcp or rdma "
-                            "choose the best path there is",
-                            protocol));
-  }
-  notices.push_back(
-      fmt::format("protocol: there is no {} here; taking the best path there is", protocol));
-  return {};
-}
-
 }  // namespace
 
 Result<SetupPlan> plan_setup(SetupTexts given) {
@@ -168,7 +149,8 @@ Result<SetupPlan> plan_setup(SetupTexts given) {
   MC_CHECK(check_metadata_server(settings.text("metadata_server")));
   SetupPlan plan;
   plan.notices = settings.notices();
-  MC_CHECK(check_protocol(settings.text("protocol"), plan.notices));
+  MC_TRY(const std::string notice, check_protocol(settings.text("protocol")));
+  if (!notice.empty()) plan.notices.push_back(notice);
   MC_TRY(plan.options, store_options(settings));
   return plan;
 }

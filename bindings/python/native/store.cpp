@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -27,11 +25,6 @@ constexpr int kQuestions = 3;
 std::vector<DistributedStore*>& instances() {
   static auto& all = *new std::vector<DistributedStore*>;
   return all;
-}
-
-// Rethrows what a signal handler raised while a call waited.
-void check_raised() {
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
 }
 
 // Where get() puts a value: a bytes object made beforehand, which spares a copy, if the value fits;
@@ -219,25 +212,13 @@ int DistributedStore::close() {
   return 0;
 }
 
-void close_all_stores() {
-  std::vector<std::shared_ptr<Store>> stores;
+std::vector<std::function<void()>> take_all_stores() {
+  std::vector<std::function<void()>> closers;
   for (DistributedStore* instance : instances()) {
     ++instance->closes_;
-    if (auto store = instance->take_store()) stores.push_back(std::move(store));
+    if (auto store = instance->take_store()) closers.emplace_back([store] { store->close(); });
   }
-  end_interpreter([&stores] {
-    std::vector<std::thread> closers;
-    for (std::shared_ptr<Store>& store : stores) {
-      try {
-        closers.emplace_back([&store] { store->close(); });
-      } catch (const std::system_error&) {
-        store->close();
-      }
-    }
-    for (std::thread& closer : closers)
-      closer.join();
-    stores.clear();
-  });
+  return closers;
 }
 
 }  // namespace mooncake::python

@@ -4,7 +4,9 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "native/arguments.h"
 #include "native/setup.h"
@@ -39,10 +41,10 @@ class DistributedStore {
   std::uint64_t closes_ = 0;   // a setup that has been closed meanwhile counts for nothing
   std::size_t last_size_ = 0;  // of the value got last: the next is likely to be as large
 
-  friend void close_all_stores();
+  friend std::vector<std::function<void()>> take_all_stores();
 };
 
-// For atexit: closes what is still open, side by side.
-void close_all_stores();
+// Gives up all stores; each function closes one.
+std::vector<std::function<void()>> take_all_stores();
 
 }  // namespace mooncake::python

@@ -22,9 +22,12 @@ class WriteSink final : public net::PayloadSink {
       : accesses_(accesses), attempt_(attempt) {}
 
   std::span<std::byte> prepare(std::size_t remaining) override;
-  void commit(std::size_t size) override { offset_ += size; }
+  std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override;
+  void commit(std::size_t size) override;
 
  private:
+  std::span<std::byte> scratch(std::size_t size);
+
   std::span<const WriteAccess> accesses_;  // from the one that is being written
   const Attempts::Ongoing& attempt_;
   std::size_t offset_ = 0;  // in the first of them
@@ -38,12 +41,13 @@ class ReadSource final : public net::PayloadSource {
   explicit ReadSource(std::span<const ReadAccess> accesses) : accesses_(accesses) {}
 
   base::ConstBuffer next(std::size_t remaining) override;
-  bool live() const override { return !piece_of_ || piece_of_->may_read(); }
+  std::size_t next_all(std::size_t remaining, std::span<base::ConstBuffer> pieces) override;
+  bool live() const override;
 
  private:
   std::span<const ReadAccess> accesses_;
   std::size_t offset_ = 0;
-  const ReadAccess* piece_of_ = nullptr;  // whose memory was handed out last
+  std::span<const ReadAccess> given_;  // whose memory was handed out last
 };
 
 }  // namespace mooncake::transfer::tcp

@@ -1,0 +1,107 @@
+#include "native/engine_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "mooncake/config.h"
+#include "native/protocols.h"
+
+namespace mooncake::python {
+
+namespace {
+
+constexpr std::string_view kP2p = "P2PHANDSHAKE";
+constexpr std::chrono::seconds kShortestTimeout{5};
+
+constexpr Setting kSettings[] = {
+    {.name = "local_hostname",
+     .type = SettingType::kAddress,
+     .fallback = "127.0.0.1",
+     .help = "host, or host:port, under which peers find this engine"},
+    {.name = "metadata_server",
+     .type = SettingType::kText,
+     .fallback = kP2p,
+     .help = "P2PHANDSHAKE or http://host:port/metadata"},
+    {.name = "protocol",
+     .type = SettingType::kChoice,
+     .fallback = "tcp",
+     .help = "tcp and rdma choose the best path there is",
+     .allowed = kProtocols},
+    {.name = "transfer_timeout",
+     .type = SettingType::kDuration,
+     .fallback = "30s",
+     .help = "deadline of a transfer, at least 5s; each byte adds a nanosecond",
+     .unit = "s",
+     .minimum = 0,
+     .maximum = 86400,
+     .env = "MC_TRANSFER_TIMEOUT"},
+    {.name = "legacy_rpc_port_binding",
+     .type = SettingType::kBool,
+     .fallback = "false",
+     .help = "binds the port of local_hostname with P2PHANDSHAKE too",
+     .env = "MC_LEGACY_RPC_PORT_BINDING"},
+    {.name = "cluster_secret",
+     .type = SettingType::kText,
+     .fallback = "",
+     .help = "what both sides of a connection must know",
+     .env = "MOONCAKE_CLUSTER_SECRET"},
+};
+
+Result<void> check_metadata_server(const std::string& server) {
+  if (server == kP2p || server.starts_with("http://") || server.starts_with("memory://")) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("metadata_server: '{}' is not P2PHANDSHAKE or http://host:port/metadata",
+                          server));
+}
+
+// In front of the port, with the brackets of an IPv6 literal.
+std::string host_of(const std::string& address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.find(']', colon) != std::string::npos) return address;
+  const bool bracketed = address.starts_with('[');
+  const bool bare_literal = !bracketed && address.find('%') == std::string::npos &&
+                            std::count(address.begin(), address.end(), ':') > 1;
+  return bare_literal ? address : address.substr(0, colon);
+}
+
+}  // namespace
+
+std::string metadata_url(const std::string& server, const std::string& type) {
+  if (server == kP2p || type == kP2p || type == "p2p") return std::string(kP2p);
+  if (type.empty() || server.find("://") != std::string::npos) return server;
+  return type + "://" + server;
+}
+
+Result<EnginePlan> plan_engine(const EngineTexts& given) {
+  if (given.local_hostname.empty()) {
+    return fail(Code::kInvalidArgument, "local_hostname: must be given");
+  }
+  SettingInputs inputs;
+  inputs.environment = process_environment(kSettings);
+  inputs.arguments = {{"local_hostname", given.local_hostname},
+                      {"metadata_server", given.metadata_server},
+                      {"protocol", given.protocol}};
+  MC_TRY(const Settings settings, Settings::resolve(kSettings, inputs));
+  const std::string& server = settings.text("metadata_server");
+  MC_CHECK(check_metadata_server(server));
+  EnginePlan plan;
+  MC_TRY(std::string notice, check_protocol(settings.text("protocol")));
+  if (!notice.empty()) {
+    if (!given.device_name.empty()) notice += "; '" + given.device_name + "' isn't used";
+    plan.notices.push_back(std::move(notice));
+  }
+  // With P2PHANDSHAKE callers use the port that they name for themselves.
+  const bool bind_port = server != kP2p || settings.boolean("legacy_rpc_port_binding");
+  const std::string& name = settings.text("local_hostname");
+  plan.options.local_name = bind_port ? name : host_of(name);
+  plan.options.metadata_server = server;
+  plan.options.cluster_secret = settings.text("cluster_secret");
+  plan.timeout =
+      std::max<std::chrono::milliseconds>(settings.duration("transfer_timeout"), kShortestTimeout);
+  return plan;
+}
+
+}  // namespace mooncake::python

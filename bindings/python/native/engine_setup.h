@@ -1,0 +1,31 @@
+// What TransferEngine.initialize() is given, in both of its forms, and what comes of it.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "mooncake/transfer.h"
+
+namespace mooncake::python {
+
+struct EngineTexts {
+  std::string local_hostname;
+  std::string metadata_server;
+  std::string protocol;
+  std::string device_name;
+};
+
+struct EnginePlan {
+  TransferOptions options;
+  std::chrono::milliseconds timeout{};  // of a transfer, before what its length adds
+  std::vector<std::string> notices;     // for people, one line each
+};
+
+// Every error names the setting, its value and what is allowed. Opens nothing.
+Result<EnginePlan> plan_engine(const EngineTexts& given);
+
+// The connection string of initialize_ext(): a server, and the kind that it is of.
+std::string metadata_url(const std::string& server, const std::string& type);
+
+}  // namespace mooncake::python

@@ -1,0 +1,63 @@
+"""A process with a Transfer Engine, for the Python tests; and a metadata server for its names."""
+
+import os
+import signal
+import subprocess
+import sys
+
+# Serves `size` bytes of zeros, and says what lies there when it is asked.
+PROGRAM = """
+import os, sys
+import numpy
+from mooncake.engine import TransferEngine
+name, size, managed = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "managed"
+engine = TransferEngine()
+assert engine.initialize(name, "P2PHANDSHAKE", "tcp", "") == 0
+if managed:
+    address = engine.allocate_managed_buffer(size)
+    assert address
+else:
+    memory = numpy.zeros(size, dtype=numpy.uint8)
+    address = memory.ctypes.data
+    assert engine.register_memory(address, size) == 0
+print(engine.get_rpc_port(), address, flush=True)
+for line in sys.stdin:
+    offset, count = map(int, line.split())
+    sys.stdout.buffer.write(engine.read_bytes_from_buffer(address + offset, count))
+    sys.stdout.buffer.flush()
+"""
+
+
+class PeerProcess:
+    """Serving when the constructor returns; ends with the `with` block."""
+
+    def __init__(self, size: int, name: str = "127.0.0.1", managed: bool = False) -> None:
+        self.size = size
+        environment = os.environ | {"MC_LEGACY_RPC_PORT_BINDING": "1" if ":" in name else ""}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, name, str(size), "managed" if managed else "own"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        port, address = self.process.stdout.readline().split()
+        self.name = f"127.0.0.1:{int(port)}"
+        self.address = int(address)
+
+    def read(self, offset: int, count: int) -> bytes:
+        self.process.stdin.write(f"{offset} {count}\n".encode())
+        self.process.stdin.flush()
+        return self.process.stdout.read(count)
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # all its threads have stopped
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> "PeerProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.process.stdin.close()
+        self.process.stdout.close()
