@@ -153,8 +153,8 @@ TEST(Gate, AnotherVersionOrSizeIsRefused) {
   EXPECT_FALSE(map(gate.table_fd(), gate.table_size(), slots->fd(), slots->size()));
 }
 
-// Two copiers fill a buffer for as long as they are admitted; again and again the owner takes it
-// back, and from then on finds in it what it has put there itself.
+// Two copiers fill a half of a buffer each for as long as they are admitted; again and again the
+// owner takes it back, and from then on finds in it what it has put there itself.
 TEST(Gate, NothingMovesOnceTheOwnerHasSeenNobody) {
   Pair pair;
   constexpr std::size_t kSize = 64u << 10;
@@ -167,11 +167,12 @@ TEST(Gate, NothingMovesOnceTheOwnerHasSeenNobody) {
   std::vector<std::thread> copiers;
   for (int number = 0; number < 2; ++number) {
     copiers.emplace_back([&, number] {
-      const std::vector<std::byte> source(kSize, static_cast<std::byte>(0xc0 + number));
+      const std::vector<std::byte> source(kSize / 2, static_cast<std::byte>(0xc0 + number));
+      std::byte* const half = view->data() + (number == 0 ? 0 : source.size());
       while (!over) {
         auto slots = pair.copier->claim();
         if (slots.enter(current)) {
-          copy_bytes(view->data(), source.data(), kSize);
+          copy_bytes(half, source.data(), source.size());
           ++copies;
         }
       }
