@@ -156,9 +156,7 @@ class HostilePeer : public testing::Test {
     return code_from_wire((*reply)->codes()->Get(0));
   }
   std::uint64_t key() const { return static_cast<std::uint64_t>(region_.key); }
-  // Counters belong to the engine's thread.
-  static Task<Engine::Counters> ask_counters(Engine* engine) { co_return engine->counters(); }
-  Engine::Counters counters() { return host_->run(ask_counters(engine_)); }
+  Engine::Counters counters() { return rig_.counters(*engine_); }
   std::uint64_t refused() { return counters().refused_ranges; }
 
   SocketRig rig_;

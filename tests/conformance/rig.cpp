@@ -83,6 +83,14 @@ struct SocketRig::Node final : Host {
 SocketRig::SocketRig() = default;
 SocketRig::~SocketRig() { stop_all(); }
 
+namespace {
+Task<Engine::Counters> ask_counters(Engine* engine) { co_return engine->counters(); }
+}  // namespace
+
+Engine::Counters SocketRig::counters(Engine& engine) {
+  return host_of(engine).run(ask_counters(&engine));
+}
+
 Host& SocketRig::host(const std::string& name) {
   nodes_.push_back(std::make_unique<Node>(name));
   return *nodes_.back();

@@ -58,8 +58,13 @@ class Rig {
   void stop_engine(Engine& engine);
   void stop_all();
 
+  // Of an engine of this rig, asked for on its thread.
+  virtual Engine::Counters counters(Engine& engine) { return engine.counters(); }
   // Dead hosts go on for as long as their tasks need to end: what is suspended can't be destroyed.
   virtual void wake_hosts() {}
+
+ protected:
+  Host& host_of(Engine& engine) { return *engines_.at(&engine).second; }
 
  private:
   std::map<Engine*, std::pair<std::unique_ptr<Engine>, Host*>> engines_;
@@ -93,6 +98,7 @@ class SocketRig final : public Rig {
   ~SocketRig() override;
   Host& host(const std::string& name) override;
   net::Address listen_at(const std::string&) const override { return {"127.0.0.1", 0}; }
+  Engine::Counters counters(Engine& engine) override;
 
  private:
   struct Node;

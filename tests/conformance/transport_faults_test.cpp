@@ -120,9 +120,9 @@ TEST_P(TransportFaults, AStuckWriteTakesNothingFromItsSourceAfterwards) {
   const Buffer before = mine;
   for (std::size_t i = 0; i < kSize; ++i)
     mine.data()[i] = std::byte{0xEE};
-  EXPECT_GT(engine_->counters().quarantined_bytes, 0u);
+  EXPECT_GT(rig_->counters(*engine_).quarantined_bytes, 0u);
   rig_->executor_of("there").thaw();
-  wait_for([&] { return engine_->counters().quarantined_bytes == 0; });
+  wait_for([&] { return rig_->counters(*engine_).quarantined_bytes == 0; });
   const Buffer fenced = theirs;
   rig_->executor().run_for(60s);
   for (std::size_t i = 0; i < kSize; i += 64) {
@@ -179,7 +179,7 @@ TEST_P(TransportFaults, ACancelledWriteIsFenced) {
     const std::size_t last = seed * (3u << 20);
     const auto codes = cancel_when(entries, [&] { return theirs.data()[last] != std::byte{0}; });
     EXPECT_EQ(codes, std::vector<Code>{Code::kCancelled});
-    EXPECT_EQ(engine_->counters().quarantined_bytes, 0u);
+    EXPECT_EQ(rig_->counters(*engine_).quarantined_bytes, 0u);
     theirs.fill(5);
     rig_->executor().run_for(60s);
     EXPECT_TRUE(theirs.holds(5)) << "bytes landed behind the fence";
@@ -202,9 +202,9 @@ TEST_P(TransportFaults, ACancelledWriteToAStuckPeerIsQuarantined) {
   });
   EXPECT_EQ(codes, std::vector<Code>{Code::kCancelled});
   EXPECT_LE(rig_->executor().now(), cancelled + 300ms);
-  EXPECT_GT(engine_->counters().quarantined_bytes, 0u);
+  EXPECT_GT(rig_->counters(*engine_).quarantined_bytes, 0u);
   rig_->executor_of("there").thaw();
-  wait_for([&] { return engine_->counters().quarantined_bytes == 0; });
+  wait_for([&] { return rig_->counters(*engine_).quarantined_bytes == 0; });
 }
 
 // On a network that cuts, loses, stalls and delays, two engines write to the same memory by turns:
@@ -236,7 +236,7 @@ TEST_P(TransportFaults, LateBytesNeverLandOverYoungerOnes) {
                              theirs.address() + i * kEach, first ? target_ : by_second);
       }
       const auto codes = here_->run(move_all(writer, entries, in(5s)));
-      wait_for([&] { return writer.counters().quarantined_bytes == 0; });
+      wait_for([&] { return rig_->counters(writer).quarantined_bytes == 0; });
       if (first) continue;  // the other one writes at once over what was just written
       rig_->executor().run_for(rig_->world().faults.late * 3);
       for (std::size_t i = 0; i < kEntries; ++i) {
@@ -245,7 +245,7 @@ TEST_P(TransportFaults, LateBytesNeverLandOverYoungerOnes) {
         EXPECT_TRUE(theirs.holds(round, i * kEach, kEach)) << "round " << round << " entry " << i;
       }
     }
-    retried += engine_->counters().retried_attempts + second.counters().retried_attempts;
+    retried += rig_->counters(*engine_).retried_attempts + rig_->counters(second).retried_attempts;
     faults = {};
     EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kOk);
   }
@@ -305,7 +305,7 @@ TEST_P(TransportFaults, APartitionEndsAtTheDeadlineAndHeals) {
   EXPECT_LE(rig_->executor().now(), deadline + 10ms);
   rig_->world().heal();
   rig_->executor().run_for(20s);
-  EXPECT_EQ(engine_->counters().quarantined_bytes, 0u);
+  EXPECT_EQ(rig_->counters(*engine_).quarantined_bytes, 0u);
   EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kOk);
   EXPECT_TRUE(theirs.holds(1));
 }

@@ -210,7 +210,7 @@ TEST_P(TransportTest, BadEntriesFailAlone) {
     EXPECT_TRUE(theirs.holds(1, 0, 100) && theirs.holds(1, 1000, 100));
   }
   if (!local()) {
-    EXPECT_GT(owner_->counters().refused_ranges, 0u);
+    EXPECT_GT(rig_->counters(*owner_).refused_ranges, 0u);
   }
 }
 
