@@ -70,7 +70,7 @@ class Directory {
 
   struct Table {
     struct Free {
-      void operator()(void* memory) const { std::free(memory); }
+      void operator()(void* block) const { std::free(block); }
     };
     std::unique_ptr<void, Free> memory;
     Group* groups = nullptr;
