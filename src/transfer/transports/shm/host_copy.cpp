@@ -219,6 +219,7 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
 }
 
 void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
+  look_for_end();
   memory::PeerGate::Slots slots = gate_->claim();
   if (!slots) return;
   CallState state{clock_, deadline};

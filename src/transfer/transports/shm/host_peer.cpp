@@ -6,6 +6,7 @@ namespace mooncake::transfer::shm {
 
 namespace {
 
+constexpr base::Duration kLookInterval = std::chrono::milliseconds(1);
 constexpr std::size_t kMaxRegions = 1u << 18;  // that are remembered of one peer
 
 bool contains(std::uint64_t base, std::uint64_t length, const Slice& slice) {
@@ -23,6 +24,13 @@ bool is_plain(const Slice& slice) {
 HostPeer::HostPeer(const base::Clock& clock, Process process,
                    std::unique_ptr<memory::PeerGate> gate)
     : clock_(clock), process_(std::move(process)), gate_(std::move(gate)) {}
+
+void HostPeer::look_for_end() {
+  const std::int64_t now = clock_.now().time_since_epoch().count();
+  if (now - looked_at_.load(std::memory_order_relaxed) < kLookInterval.count()) return;
+  looked_at_.store(now, std::memory_order_relaxed);
+  if (os::has_ended(process_.handle, process_.socket)) end();
+}
 
 void HostPeer::learn(std::span<const DescribedRegion> regions) {
   std::lock_guard lock(mutex_);

@@ -75,6 +75,9 @@ class HostPeer final : public DirectPath {
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
+  // Asks the kernel whether the peer has gone, when it was not asked for a while: the watch on the
+  // executor may be late, and what is written into a dead peer's memory is lost.
+  void look_for_end();
   // The peer has taken back what this pass stood for.
   void forget(memory::Pass pass, std::uint64_t address);
 
@@ -82,6 +85,7 @@ class HostPeer final : public DirectPath {
   const Process process_;
   const std::unique_ptr<memory::PeerGate> gate_;
   std::atomic<bool> alive_{true};
+  std::atomic<std::int64_t> looked_at_{0};  // nanoseconds: when the kernel was asked last
   std::atomic<bool> process_vm_refused_{false};
 
   std::mutex mutex_;

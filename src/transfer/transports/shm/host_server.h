@@ -29,8 +29,6 @@ class HostServer {
   // Nobody enters any more; returns when nobody is inside, or when one has been for too long.
   Task<void> stop();
 
-  std::size_t sessions() const { return sessions_.size(); }
-
  private:
   struct Session;
   using Place = std::list<std::unique_ptr<Session>>::iterator;
