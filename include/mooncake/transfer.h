@@ -20,6 +20,11 @@ namespace mooncake {
 
 enum class Opcode : std::uint8_t { kRead = 0, kWrite = 1 };  // read: remote to local
 
+// Who goes first where several transfers share a way. Between kUrgent, kNormal and kBackground its
+// bytes are shared 16 : 4 : 1; nobody is kept waiting for good.
+enum class Priority : std::uint8_t { kBackground = 0, kNormal = 1, kUrgent = 2 };
+inline constexpr std::size_t kPriorities = 3;
+
 // Process-local name of an opened segment; 0 is this engine's own.
 enum class SegmentHandle : std::uint64_t { kLocal = 0 };
 
@@ -29,6 +34,7 @@ struct TransferRequest {
   SegmentHandle target = SegmentHandle::kLocal;
   std::uint64_t target_offset = 0;  // address in the target's process
   std::uint64_t length = 0;         // bytes; 0 succeeds at once
+  Priority priority = Priority::kNormal;
 };
 
 struct TransferOptions {

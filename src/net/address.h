@@ -1,6 +1,7 @@
 // Where a peer listens.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@ struct Address {
   // Constructors, since GCC 12 destroys aggregates twice when they are temporaries in a co_await.
   Address() = default;
   Address(std::string host_, std::uint16_t port_) : host(std::move(host_)), port(port_) {}
-  bool operator==(const Address&) const = default;
+  auto operator<=>(const Address&) const = default;
 };
 
 // "host:port", "[v6]:port", "host", "[v6]", "v6%scope:port". A missing port takes `default_port`;

@@ -1,9 +1,13 @@
 // One batch: grouped by peer and direction, cut into requests, several of which are on their way at
 // once. A failed attempt is repeated after the older one is fenced, so that no late byte can land
 // over what a later attempt has written.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
 #include <numeric>
+#include <optional>
+#include <tuple>
 #include <utility>
 
 #include "transfer/engine_impl.h"
@@ -72,10 +76,11 @@ class BatchRun {
   Task<void> run();
 
  private:
-  // Entries to one peer in one direction.
+  // Entries to one peer in one direction, of one priority.
   struct Group {
-    explicit Group(Segment& segment_) : segment(segment_) {}
+    Group(Segment& segment_, Priority priority_) : segment(segment_), priority(priority_) {}
     Segment& segment;
+    const Priority priority;
     std::vector<std::size_t> entries;
     std::vector<std::size_t> ranking;  // of transports, best first
     std::vector<std::vector<Piece>> parts;
@@ -87,6 +92,8 @@ class BatchRun {
     std::uint32_t attempts = 0;
     std::uint32_t failures = 0;  // of whole attempts
     std::size_t path = 0;        // in the ranking
+    std::optional<std::uint32_t> last_lane;
+    bool stuck = false;  // its last attempt was, on that lane
     bool keys_renewed = false;
     std::vector<Slice> slices;
     std::vector<std::size_t> entries;                  // one for each slice
@@ -119,6 +126,8 @@ class BatchRun {
   Task<void> run_part(Group& group, std::size_t index);
   void fill(Group& group, std::size_t index, Part& part);
   Task<bool> attempt(Group& group, Part& part);
+  Task<Result<void>> execute_on(Lanes::Pass pass, Transport& transport, const Peer& peer,
+                                AttemptId id, Part& part);
   Task<bool> after_answer(Group& group, Part& part);
   Task<bool> after_failure(Group& group, Part& part, Transport& transport, Peer peer, AttemptId id,
                            Error error);
@@ -177,7 +186,7 @@ Code BatchRun::check(const EngineRequest& request) const {
   std::uint64_t local = 0;
   for (const base::MutableBuffer& buffer : slice.local)
     local += buffer.size();
-  if (local != slice.length) return Code::kInvalidArgument;
+  if (local != slice.length || request.priority > Priority::kUrgent) return Code::kInvalidArgument;
   if (slice.remote + slice.length < slice.remote) return Code::kAddressNotRegistered;
   if (!engine_.find_segment(request.target)) return Code::kSegmentNotFound;
   return Code::kOk;
@@ -185,15 +194,15 @@ Code BatchRun::check(const EngineRequest& request) const {
 
 // Sets aside what is wrong or empty.
 std::vector<std::unique_ptr<BatchRun::Group>> BatchRun::group() {
-  std::map<std::pair<SegmentHandle, Opcode>, Group*> by_target;
+  std::map<std::tuple<SegmentHandle, Opcode, Priority>, Group*> by_target;
   std::vector<std::unique_ptr<Group>> groups;
   for (std::size_t entry = 0; entry < requests_.size(); ++entry) {
     EngineRequest& each = request(entry);
     each.slice.code = check(each);
     if (each.slice.code != Code::kOk || each.slice.length == 0) continue;
-    Group*& group = by_target[{each.target, each.slice.opcode}];
+    Group*& group = by_target[{each.target, each.slice.opcode, each.priority}];
     if (!group) {
-      groups.push_back(std::make_unique<Group>(*engine_.find_segment(each.target)));
+      groups.push_back(std::make_unique<Group>(*engine_.find_segment(each.target), each.priority));
       group = groups.back().get();
     }
     group->entries.push_back(entry);
@@ -286,7 +295,20 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
     give_up(part, code_at_end(Code::kDeadlineExceeded));
     co_return false;
   }
-  Transport& transport = *engine_.transports_[group.ranking[part.path % group.ranking.size()]];
+  const std::size_t way = group.ranking[part.path % group.ranking.size()];
+  std::optional<Lanes::Pass> pass;
+  if (Lanes* const lanes = engine_.lanes_of(segment, way)) {
+    auto entered = co_await lanes->enter(total_length(part.slices), group.priority, deadline_,
+                                         part.last_lane, cancel_);
+    if (!entered || is_over()) {
+      give_up(part, code_at_end(entered ? Code::kDeadlineExceeded : entered.error().code()));
+      co_return false;
+    }
+    pass.emplace(*std::move(entered));
+    // Meanwhile another part may have found that this life of the peer has ended.
+    if (segment.peer.incarnation == base::Incarnation{}) co_return true;
+  }
+  Transport& transport = *engine_.transports_[way];
   const Peer peer = segment.peer;
   AttemptId id;
   id.engine = engine_.identity_.incarnation;
@@ -295,11 +317,49 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   id.attempt = ++part.attempts;
   id.oldest_open_batch = engine_.oldest_open_batch();
   if (part.attempts > 1) ++engine_.retried_attempts_;
-  auto outcome = co_await transport.execute(peer, id, part.slices, deadline_, cancel_);
+  Result<void> outcome;
+  if (pass) {
+    part.last_lane = pass->lane();
+    outcome = co_await execute_on(*std::move(pass), transport, peer, id, part);
+  } else {
+    outcome = co_await transport.execute(peer, id, 0, part.slices, deadline_, cancel_);
+  }
   settle_done(part, transport.capabilities().name);
   if (part.slices.empty()) co_return false;
   if (outcome) co_return co_await after_answer(group, part);
   co_return co_await after_failure(group, part, transport, peer, id, std::move(outcome).error());
+}
+
+// An attempt that its lane holds for too long is called off.
+Task<Result<void>> BatchRun::execute_on(Lanes::Pass pass, Transport& transport, const Peer& peer,
+                                        AttemptId id, Part& part) {
+  os::Executor& executor = engine_.env_.executor;
+  os::CancelToken over;
+  os::CancelToken::Watch watch(cancel_, [&over] { over.cancel(); });
+  bool stuck = false;
+  os::TimerId timer = os::TimerId::kNone;
+  const TimePoint limit = executor.now() + pass.patience();
+  if (limit < deadline_) {
+    timer = executor.run_at(limit, [&over, &stuck] {
+      stuck = true;
+      over.cancel();
+    });
+  }
+  auto outcome = co_await transport.execute(peer, id, pass.lane(), part.slices, deadline_, &over);
+  executor.cancel(timer);
+  if (outcome) {
+    pass.end(Lanes::End::kDone);
+  } else if (stuck && outcome.error().code() == Code::kCancelled && !called_off()) {
+    pass.end(Lanes::End::kStuck);
+    ++engine_.stuck_attempts_;
+    part.stuck = true;
+    outcome = fail(Code::kConnectionLost,
+                   fmt::format("lane {} to {} stands still", pass.lane(), peer.name));
+  } else if (outcome.error().code() == Code::kConnectionLost ||
+             outcome.error().code() == Code::kUnreachable) {
+    pass.end(Lanes::End::kFailed);
+  }
+  co_return outcome;
 }
 
 void BatchRun::take_out(Part& part, Code code) {
@@ -361,14 +421,16 @@ Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transpor
                                    AttemptId id, Error error) {
   const Code code = error.code();
   const bool may_land = part.slices.front().opcode == Opcode::kWrite && !never_sent(code);
-  if (may_land && !engine_.stopping_) {
+  // A read is fenced, too, when its lane stood still: the answer says that the peer did not.
+  if ((may_land || part.stuck) && !engine_.stopping_) {
     const bool fenced = co_await fence(part, transport, peer, id);
     if (!fenced) {
-      engine_.quarantine(transport, peer, id, total_length(part.slices));
+      if (may_land) engine_.quarantine(transport, peer, id, total_length(part.slices));
       give_up(part, code_at_end(code));
       co_return false;
     }
   }
+  if (std::exchange(part.stuck, false)) co_return true;  // on another lane
   ++part.path;
   co_return co_await repeat(group, part, std::move(error));
 }

@@ -46,6 +46,8 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       identity_(std::move(options.identity)),
       listen_(std::move(options.listen)),
       max_attempts_(std::max<std::uint32_t>(1, options.max_attempts)),
+      lanes_(std::max<std::uint32_t>(1, options.lanes)),
+      scheduling_(options.scheduling),
       allowed_(std::move(options.transports)),
       plain_within_host_(options.plain_within_host),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
@@ -72,8 +74,8 @@ Task<Result<void>> EngineImpl::open() {
   }
 
   peers_ = std::make_unique<PeerClients>(env_, identity_);
-  const TransportContext context{env_,     identity_, registry_,
-                                 *server_, *peers_,   transport_counters_};
+  const TransportContext context{env_,    identity_,           registry_, *server_,
+                                 *peers_, transport_counters_, lanes_};
   for (const TransportEntry& entry : builtin_transports()) {
     const bool allowed = allowed_.empty() ||
                          std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();
@@ -250,6 +252,14 @@ bool EngineImpl::has_ended(const Peer& peer) const {
                      [&](const auto& transport) { return transport->has_ended(peer); });
 }
 
+Lanes* EngineImpl::lanes_of(Segment& segment, std::size_t transport) {
+  const Capabilities& capabilities = transports_[transport]->capabilities();
+  if (capabilities.lanes <= 1) return nullptr;
+  auto& lanes = segment.lanes[transport];
+  if (!lanes) lanes = std::make_unique<Lanes>(env_.executor, capabilities, scheduling_);
+  return lanes.get();
+}
+
 void EngineImpl::note_direct(const Segment& segment, std::size_t transport) {
   auto path = transports_[transport]->direct(segment.peer);
   const auto index = static_cast<std::size_t>(segment.handle);
@@ -358,6 +368,7 @@ Engine::Counters EngineImpl::counters() const {
   counters.refused_ranges = transport_counters_.refused_ranges.value();
   counters.fenced_attempts = transport_counters_.fenced_attempts.value();
   counters.retried_attempts = retried_attempts_;
+  counters.stuck_attempts = stuck_attempts_;
   counters.quarantined_bytes = quarantined_bytes_;
   counters.server = server_->counters();
   return counters;

@@ -15,6 +15,7 @@
 #include "net/rpc.h"
 #include "os/env.h"
 #include "transfer/lookup.h"
+#include "transfer/selection/slice_scheduler.h"
 #include "transfer/transport.h"
 
 namespace mooncake::transfer {
@@ -26,6 +27,8 @@ struct EngineOptions {
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;
+  std::uint32_t lanes = 2;              // connections for data to one peer
+  SliceScheduler::Rules scheduling;     // how requests are spread over them
   std::vector<std::string> transports;  // names of those to use; empty = all
   bool plain_within_host = false;       // memory that is not guarded moves within this host only
 };
@@ -34,6 +37,7 @@ struct EngineOptions {
 struct EngineRequest {
   Slice slice;  // without key: the engine fetches it, unless it is given here
   SegmentHandle target{};
+  Priority priority = Priority::kNormal;
   bool key_given = false;
 };
 
@@ -71,11 +75,12 @@ class Engine {
   virtual Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) = 0;
 
   // Moves the batch: plans, slices, executes, retries a failed attempt on another path or
-  // connection, after the older attempt is fenced if it was a write. Sets each request's
-  // slice.code. Ends by `deadline`; on return no local byte is touched any more. `moved`, if given,
-  // is raised by the bytes that each transport moved. A write that failed may leave a part of its
-  // bytes, or zeros, at its target. A cancel ends it soon, what is not moved by then with
-  // kCancelled: it waits for a fence of what was being written, but not long.
+  // connection, after the older attempt is fenced if it was a write. An attempt that takes much
+  // longer than its lane lets expect is called off, fenced, and repeated on another lane. Sets each
+  // request's slice.code. Ends by `deadline`; on return no local byte is touched any more. `moved`,
+  // if given, is raised by the bytes that each transport moved. A write that failed may leave a
+  // part of its bytes, or zeros, at its target. A cancel ends it soon, what is not moved by then
+  // with kCancelled: it waits for a fence of what was being written, but not long.
   virtual Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                               std::map<std::string, std::uint64_t>* moved = nullptr,
                               os::CancelToken* cancel = nullptr) = 0;
@@ -115,6 +120,7 @@ class Engine {
   struct Counters {
     std::uint64_t refused_ranges;  // accesses of peers that named what they may not touch
     std::uint64_t fenced_attempts, retried_attempts, quarantined_bytes;
+    std::uint64_t stuck_attempts;  // called off, since their lane seemed to stand still
     net::RpcServer::Counters server;
   };
   virtual Counters counters() const = 0;

@@ -14,7 +14,8 @@
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
 #include "transfer/key_cache.h"
-#include "transfer/planner.h"
+#include "transfer/lanes.h"
+#include "transfer/selection/planner.h"
 
 namespace mooncake::transfer {
 
@@ -23,6 +24,7 @@ struct Segment {
   SegmentHandle handle{};
   KeyCache keys;
   bool found_by_name = false;  // through the lookup, which may know better after a failure
+  std::map<std::size_t, std::unique_ptr<Lanes>> lanes;  // by transport
 };
 
 class EngineImpl final : public Engine {
@@ -80,6 +82,8 @@ class EngineImpl final : public Engine {
                                                       TimePoint deadline,
                                                       os::CancelToken* cancel = nullptr);
   bool has_ended(const Peer& peer) const;
+  // Null for a transport without several lanes.
+  Lanes* lanes_of(Segment& segment, std::size_t transport);
   // Remembers the direct path of the best transport, if it has one.
   void note_direct(const Segment& segment, std::size_t transport);
   // After a failure: the name may lead elsewhere by now. A cancel leaves the look-up behind.
@@ -101,6 +105,8 @@ class EngineImpl final : public Engine {
   net::Address address_;
   const net::Address listen_;
   const std::uint32_t max_attempts_;
+  const std::uint32_t lanes_;
+  const SliceScheduler::Rules scheduling_;
   const std::vector<std::string> allowed_;  // transports; empty = all
   const bool plain_within_host_;
   std::unique_ptr<SegmentLookup> lookup_;
@@ -126,6 +132,7 @@ class EngineImpl final : public Engine {
   os::Completion<bool>* all_closed_ = nullptr;  // set when the last open batch ends
   base::TaskGroup behind_;  // fences, quarantines and look-ups whose callers may have returned
   std::uint64_t retried_attempts_ = 0;
+  std::uint64_t stuck_attempts_ = 0;
   std::uint64_t quarantined_bytes_ = 0;
 };
 

@@ -2,8 +2,8 @@
 
 namespace mooncake::transfer {
 
-net::RpcClient& PeerClients::client(const net::Address& peer, Clients& clients) {
-  auto& client = clients[net::to_string(peer)];
+net::RpcClient& PeerClients::client(const net::Address& peer, std::uint32_t which) {
+  auto& client = clients_[{peer, which}];
   if (!client) {
     net::RpcClient::Options options;
     options.identity = identity_;
@@ -13,17 +13,15 @@ net::RpcClient& PeerClients::client(const net::Address& peer, Clients& clients) 
 }
 
 void PeerClients::forget_failures(const net::Address& peer) {
-  for (auto* clients : {&data_, &control_}) {
-    const auto it = clients->find(net::to_string(peer));
-    if (it != clients->end()) it->second->forget_failures();
+  for (auto it = clients_.lower_bound({peer, kControl});
+       it != clients_.end() && it->first.first == peer; ++it) {
+    it->second->forget_failures();
   }
 }
 
 base::Task<void> PeerClients::stop() {
-  for (auto* clients : {&data_, &control_}) {
-    for (auto& [address, client] : *clients)
-      co_await client->stop();
-  }
+  for (auto& [which, client] : clients_)
+    co_await client->stop();
 }
 
 }  // namespace mooncake::transfer

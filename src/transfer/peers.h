@@ -1,9 +1,10 @@
 // PeerClients: the connections of one engine to others, shared by the engine and its transports.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
-#include <string>
+#include <utility>
 
 #include "base/task.h"
 #include "net/address.h"
@@ -12,14 +13,16 @@
 
 namespace mooncake::transfer {
 
-// Two for each peer, made when first asked for: one for bulk data, and one for questions and
-// fences, which must not wait behind it. Executor thread only.
+// For each peer, made when first asked for: lanes for bulk data, and one connection for questions
+// and fences, which must not wait behind it. Executor thread only.
 class PeerClients {
  public:
   PeerClients(os::Env env, net::Identity identity) : env_(env), identity_(std::move(identity)) {}
 
-  net::RpcClient& data(const net::Address& peer) { return client(peer, data_); }
-  net::RpcClient& control(const net::Address& peer) { return client(peer, control_); }
+  net::RpcClient& data(const net::Address& peer, std::uint32_t lane) {
+    return client(peer, 1 + lane);
+  }
+  net::RpcClient& control(const net::Address& peer) { return client(peer, kControl); }
 
   // The peer is said to be there again: it is connected to at once.
   void forget_failures(const net::Address& peer);
@@ -28,12 +31,12 @@ class PeerClients {
   base::Task<void> stop();
 
  private:
-  using Clients = std::map<std::string, std::unique_ptr<net::RpcClient>>;
-  net::RpcClient& client(const net::Address& peer, Clients& clients);
+  static constexpr std::uint32_t kControl = 0;
+  net::RpcClient& client(const net::Address& peer, std::uint32_t which);
 
   const os::Env env_;
   const net::Identity identity_;
-  Clients data_, control_;
+  std::map<std::pair<net::Address, std::uint32_t>, std::unique_ptr<net::RpcClient>> clients_;
 };
 
 }  // namespace mooncake::transfer

@@ -107,6 +107,7 @@ Task<void> RequestBatch::finish(TimePoint deadline, os::CancelToken* cancel) {
     request.slice = slices_[i];
     request.slice.code = Code::kOk;
     request.target = requests_[i].target;
+    request.priority = requests_[i].priority;
     positions.push_back(i);
   }
   if (!rest.empty()) {

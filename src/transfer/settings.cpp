@@ -10,6 +10,13 @@ constexpr Setting kSettings[] = {
      .fallback = "false",
      .help = "sockets only, also between processes of one host",
      .env = "MC_FORCE_TCP"},
+    {.name = "tcp_lanes_per_peer",
+     .type = SettingType::kInteger,
+     .fallback = "2",
+     .help = "connections to one peer, over which large batches are spread",
+     .minimum = 1,
+     .maximum = 16,
+     .env = "MC_TCP_LANES_PER_PEER"},
 };
 
 }  // namespace

@@ -47,6 +47,7 @@ Result<void> set_path(const std::string& path, transfer::EngineOptions& options)
     return fail(Code::kInvalidArgument, "path: '" + path + "' is not one of auto|tcp|shm");
   }
   // Within the engine copies are local, whatever is asked for between engines.
+  options.lanes = static_cast<std::uint32_t>(settings.integer("tcp_lanes_per_peer"));
   const bool sockets_only = path == "tcp" || settings.boolean("force_tcp");
   if (sockets_only) options.transports = {"local", "tcp"};
   options.plain_within_host = path == "shm" && !sockets_only;

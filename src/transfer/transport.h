@@ -43,6 +43,7 @@ struct Capabilities {
   std::uint64_t max_bytes_per_request = 0;
   std::uint32_t max_ranges_per_request = 0;
   bool guarded_memory = false;  // can name generations and grants
+  std::uint32_t lanes = 1;      // connections to one peer, among which requests may choose
 };
 
 // An opened segment, as the planner sees it.
@@ -99,9 +100,10 @@ class Transport {
   // Moves slices of one opcode, within the limits of capabilities(). Sets each slice's code; an
   // error of the whole attempt (peer gone, deadline) is returned and leaves the codes of slices
   // that did succeed at kOk, all others set. On return no local byte is touched any more. Ends by
-  // `deadline`, or soon after a cancel.
-  virtual Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                                     TimePoint deadline, os::CancelToken* cancel) = 0;
+  // `deadline`, or soon after a cancel. `lane` is below capabilities().lanes.
+  virtual Task<Result<void>> execute(const Peer& peer, AttemptId id, std::uint32_t lane,
+                                     std::span<Slice> slices, TimePoint deadline,
+                                     os::CancelToken* cancel) = 0;
 
   // Returns when no byte of the attempts up to `id.attempt` of this batch and slice can land in the
   // peer's memory any more. An error means that this is not known: the bytes stay quarantined.
@@ -135,6 +137,7 @@ struct TransportContext {
   net::RpcServer& server;  // to serve peers of the same transport
   PeerClients& peers;      // connections to other engines
   TransportCounters& counters;
+  std::uint32_t lanes;  // connections for data to one peer, for those that have such
 };
 
 // One row of the built-in table.

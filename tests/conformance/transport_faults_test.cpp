@@ -55,6 +55,25 @@ class TransportFaults : public testing::TestWithParam<const char*> {
     return std::move(codes).value_or(std::vector<Code>());
   }
 
+  // Moves the entries; meanwhile the connection that is in use stands still, once, for long.
+  std::vector<Code> move_while_a_lane_stands_still(std::vector<Entry>& entries,
+                                                   const std::function<bool()>& under_way) {
+    base::TaskGroup tasks;
+    std::optional<std::vector<Code>> codes;
+    const auto task = [](Engine& engine, std::vector<Entry>& all, TimePoint until,
+                         std::optional<std::vector<Code>>& result) -> Task<void> {
+      result = co_await move_all(engine, all, until);
+    };
+    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(50s), codes)); });
+    wait_for(under_way);
+    rig_->world().faults.late = 300s;
+    rig_->world().faults.stall = 1;
+    wait_for([&] { return rig_->world().counters().stalled > 0; });
+    rig_->world().faults.stall = 0;
+    wait_for([&] { return codes.has_value(); });
+    return std::move(codes).value_or(std::vector<Code>());
+  }
+
   static constexpr std::uint16_t kPort = 7000;
   std::unique_ptr<SimRig> rig_;
   Host* here_ = nullptr;
@@ -183,6 +202,82 @@ TEST_P(TransportFaults, ACancelledWriteIsFenced) {
     theirs.fill(5);
     rig_->executor().run_for(60s);
     EXPECT_TRUE(theirs.holds(5)) << "bytes landed behind the fence";
+  }
+}
+
+// One connection of several stands still: what it carried is called off and comes by another one,
+// long before the deadline; what the first one still delivers touches nothing.
+TEST_P(TransportFaults, AStuckReadIsRepeatedOnAnotherLane) {
+  constexpr std::size_t kSize = 20u << 20;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    make(seed);
+    Buffer theirs(kSize, 1), back(kSize);
+    expose(theirs);
+    std::vector<Entry> entries;
+    entries.emplace_back(Opcode::kRead, back.span(), theirs.address(), target_);
+    const TimePoint began = rig_->executor().now();
+    const auto codes =
+        move_while_a_lane_stands_still(entries, [&] { return back.data()[0] != std::byte{0}; });
+    EXPECT_EQ(codes, std::vector<Code>{Code::kOk});
+    EXPECT_TRUE(back.holds(1));
+    EXPECT_LT(rig_->executor().now() - began, 20s);
+    EXPECT_GE(rig_->counters(*engine_).stuck_attempts, 1u);
+    back.fill(5);
+    rig_->executor().run_for(400s);
+    EXPECT_TRUE(back.holds(5));
+  }
+}
+
+TEST_P(TransportFaults, AStuckWriteIsFencedAndRepeatedOnAnotherLane) {
+  constexpr std::size_t kSize = 20u << 20;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    make(seed);
+    Buffer mine(kSize, 1), theirs(kSize);
+    expose(theirs);
+    std::vector<Entry> entries;
+    entries.emplace_back(Opcode::kWrite, mine.span(), theirs.address(), target_);
+    const TimePoint began = rig_->executor().now();
+    const auto codes =
+        move_while_a_lane_stands_still(entries, [&] { return theirs.data()[0] != std::byte{0}; });
+    EXPECT_EQ(codes, std::vector<Code>{Code::kOk});
+    EXPECT_TRUE(theirs.holds(1));
+    EXPECT_LT(rig_->executor().now() - began, 20s);
+    EXPECT_GE(rig_->counters(*engine_).stuck_attempts, 1u);
+    EXPECT_EQ(rig_->counters(*engine_).quarantined_bytes, 0u);
+    theirs.fill(5);
+    mine.fill(6);
+    rig_->executor().run_for(400s);
+    EXPECT_TRUE(theirs.holds(5)) << "bytes of the stuck attempt landed";
+  }
+}
+
+// A peer that stands still is not a lane that does: the call waits for it, and goes on.
+TEST_P(TransportFaults, AStoppedPeerIsWaitedFor) {
+  constexpr std::size_t kSize = 20u << 20;
+  for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite}) {
+    make(1);
+    Buffer mine(kSize, 1), theirs(kSize, 1);
+    expose(theirs);
+    std::vector<Entry> entries;
+    entries.emplace_back(opcode, mine.span(), theirs.address(), target_);
+    base::TaskGroup tasks;
+    std::optional<Code> code;
+    const auto task = [](Engine& engine, std::vector<Entry>& all, TimePoint until,
+                         std::optional<Code>& result) -> Task<void> {
+      const auto codes = co_await move_all(engine, all, until);
+      result = codes.front();
+    };
+    const TimePoint began = rig_->executor().now();
+    rig_->executor_of("there").freeze();
+    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(60s), code)); });
+    rig_->executor().run_for(25s);
+    EXPECT_FALSE(code);
+    rig_->executor_of("there").thaw();
+    wait_for([&] { return code.has_value(); });
+    EXPECT_EQ(code, Code::kOk);
+    EXPECT_LT(rig_->executor().now() - began, 40s);
   }
 }
 

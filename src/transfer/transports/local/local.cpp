@@ -48,8 +48,9 @@ class LocalTransport final : public Transport {
     why = "the peer is another engine";
     return false;
   }
-  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline, os::CancelToken* cancel) override;
+  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::uint32_t lane,
+                             std::span<Slice> slices, TimePoint deadline,
+                             os::CancelToken* cancel) override;
   // A copy ends with the call that makes it.
   Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
     co_return Result<void>();
@@ -114,8 +115,9 @@ Task<Code> LocalTransport::read(const Slice& slice, Limit limit) {
   co_return access.finish();
 }
 
-Task<Result<void>> LocalTransport::execute(const Peer&, AttemptId, std::span<Slice> slices,
-                                           TimePoint deadline, os::CancelToken* cancel) {
+Task<Result<void>> LocalTransport::execute(const Peer&, AttemptId, std::uint32_t,
+                                           std::span<Slice> slices, TimePoint deadline,
+                                           os::CancelToken* cancel) {
   const Limit limit{deadline, cancel};
   Code stopped = stopping_ ? Code::kCancelled : Code::kOk;
   for (Slice& slice : slices) {

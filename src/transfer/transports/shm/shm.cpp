@@ -40,8 +40,9 @@ class ShmTransport final : public Transport {
 
   const Capabilities& capabilities() const override { return kCapabilities; }
   bool reaches(const Peer& peer, std::string& why) const override;
-  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline, os::CancelToken* cancel) override;
+  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::uint32_t lane,
+                             std::span<Slice> slices, TimePoint deadline,
+                             os::CancelToken* cancel) override;
   // A copy ends with the call that makes it.
   Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
     co_return Result<void>();
@@ -91,8 +92,9 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
   return link;
 }
 
-Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::span<Slice> slices,
-                                         TimePoint deadline, os::CancelToken* cancel) {
+Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::uint32_t,
+                                         std::span<Slice> slices, TimePoint deadline,
+                                         os::CancelToken* cancel) {
   for (Slice& slice : slices)
     slice.code = Code::kNotReady;
   Result<void> outcome;

@@ -13,7 +13,7 @@ namespace tcp {
 namespace {
 
 // Loopback between two vCPUs; what a network does better or worse shifts all peers alike.
-constexpr Capabilities kCapabilities = [] {
+Capabilities capabilities_with(std::uint32_t lanes) {
   Capabilities capabilities;
   capabilities.name = "tcp";
   capabilities.reach = Reach::kNetwork;
@@ -22,8 +22,9 @@ constexpr Capabilities kCapabilities = [] {
   capabilities.max_bytes_per_request = 8u << 20;
   capabilities.max_ranges_per_request = kMaxRequestRanges;
   capabilities.guarded_memory = true;
+  capabilities.lanes = lanes;
   return capabilities;
-}();
+}
 
 void set_codes(std::span<Slice> slices, Code code) {
   for (Slice& slice : slices)
@@ -32,27 +33,31 @@ void set_codes(std::span<Slice> slices, Code code) {
 
 class TcpTransport final : public Transport {
  public:
-  explicit TcpTransport(const TransportContext& context) : context_(context), server_(context) {}
+  explicit TcpTransport(const TransportContext& context)
+      : context_(context), capabilities_(capabilities_with(context.lanes)), server_(context) {}
 
-  const Capabilities& capabilities() const override { return kCapabilities; }
+  const Capabilities& capabilities() const override { return capabilities_; }
   bool reaches(const Peer& peer, std::string& why) const override {
     if (peer.address.port != 0) return true;
     why = "the peer has no address";
     return false;
   }
-  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                             TimePoint deadline, os::CancelToken* cancel) override;
+  Task<Result<void>> execute(const Peer& peer, AttemptId id, std::uint32_t lane,
+                             std::span<Slice> slices, TimePoint deadline,
+                             os::CancelToken* cancel) override;
   Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
                            os::CancelToken* cancel) override;
   Task<void> stop() override { co_return; }
 
  private:
   const TransportContext context_;
+  const Capabilities capabilities_;
   TcpServer server_;
 };
 
-Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::span<Slice> slices,
-                                         TimePoint deadline, os::CancelToken* cancel) {
+Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::uint32_t lane,
+                                         std::span<Slice> slices, TimePoint deadline,
+                                         os::CancelToken* cancel) {
   const bool write = slices.front().opcode == Opcode::kWrite;
   std::vector<base::ConstBuffer> data;
   std::vector<base::MutableBuffer> room;
@@ -72,7 +77,7 @@ Task<Result<void>> TcpTransport::execute(const Peer& peer, AttemptId id, std::sp
   options.cancel = cancel;
   options.data = data;
   options.data_room = room;
-  net::RpcClient& client = context_.peers.data(peer.address);
+  net::RpcClient& client = context_.peers.data(peer.address, lane);
   auto reply =
       co_await client.call(write ? net::Method::kWrite : net::Method::kRead, body, options);
   Result<void> outcome;

@@ -1,6 +1,6 @@
 // Proves that a plan covers every byte exactly once within its limits, for random batches, and that
 // the ranking follows from the capability records.
-#include "transfer/planner.h"
+#include "transfer/selection/planner.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "transfer/planner.h"
+#include "transfer/selection/planner.h"
 
 #include <algorithm>
 #include <cassert>
