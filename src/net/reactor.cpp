@@ -20,10 +20,23 @@ namespace {
 
 // Rounds of posted work in one turn, before sockets and timers are looked at again.
 constexpr int kMaxRounds = 8;
-// How long peers and timers may wait for the own thread after a caller has left the loop. Also how
-// soon the next caller must come for it to be worth standing aside.
+// How soon the next caller must come for it to be worth standing aside. Also how long peers and
+// timers may wait for the own thread after a caller has left the loop,
 constexpr base::Duration kTakeOver = std::chrono::microseconds(200);
+// unless callers have come in quick succession: each look costs a wake-up, while they are fast.
+constexpr base::Duration kTakeOverFromQuick = std::chrono::milliseconds(2);
+constexpr base::Duration kQuickReturn = std::chrono::microseconds(50);
+constexpr std::uint32_t kQuickReturns = 16;
+// After a drive of this length the own thread is told of its end.
+constexpr base::Duration kLongDrive = std::chrono::milliseconds(5);
+// A caller has nothing else to do meanwhile: it may look for as long as its peer takes to wake up.
+constexpr base::Duration kCallerSpin = std::chrono::microseconds(100);
+constexpr base::Duration kOwnSpin = std::chrono::microseconds(40);
 constexpr std::size_t kMaxThreadName = 15;
+
+base::Duration longest_spin(base::Duration longest) {
+  return std::thread::hardware_concurrency() > 1 ? longest : base::Duration::zero();
+}
 
 // Signals that a host program handles go to its own threads, never to this one.
 class SignalsBlocked {
@@ -58,7 +71,11 @@ boost::asio::io_context* io_context_of(os::Executor& executor) {
   return reactor ? &reactor->loop().io : nullptr;
 }
 
-Reactor::Reactor() : pid_(::getpid()), loop_(std::make_unique<Loop>()) {}
+Reactor::Reactor()
+    : pid_(::getpid()),
+      loop_(std::make_unique<Loop>()),
+      caller_spin_(longest_spin(kCallerSpin)),
+      own_spin_(longest_spin(kOwnSpin)) {}
 
 Result<std::unique_ptr<Reactor>> Reactor::start(const std::string& name) {
   try {
@@ -105,19 +122,22 @@ void Reactor::run_own(const std::string& name) {
   }
 }
 
-// Until the loop is free and no caller has come for kTakeOver, or there is work that nobody will
-// do. Looks up from time to time, so that callers who leave have nobody to wake, but not during a
-// drive that takes long.
+base::Duration Reactor::take_over_after() const {
+  return quick_returns_ < kQuickReturns ? kTakeOver : kTakeOverFromQuick;
+}
+
+// Until the loop is free and no caller has come for a while, or there is work that nobody will do.
+// Looks up from time to time, so that callers who leave have nobody to wake, but not during a drive
+// that takes long.
 void Reactor::stand_aside(Lock& lock) {
-  std::uint64_t seen = 0;
   for (;;) {
     if (is_free()) {
       if (stopped_ || (turn_coming_ && !invited_)) return;
-      const base::Duration left = last_call_ + kTakeOver - now();
+      const base::Duration left = last_call_ + take_over_after() - now();
       if (left <= base::Duration::zero()) return;
       own_turn_.wait_for(lock, left);
-    } else if (std::exchange(seen, drives_) != drives_) {
-      own_turn_.wait_for(lock, kTakeOver);
+    } else if (now() - drive_began_ < kLongDrive) {
+      own_turn_.wait_for(lock, take_over_after());
     } else {
       own_waits_for_notice_ = true;
       own_turn_.wait(lock);
@@ -130,7 +150,9 @@ void Reactor::drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until
   driver_ = std::this_thread::get_id();
   driving_ = caller;
   drive_over_ = should_step_aside_ = false;
-  ++drives_;
+  drive_began_ = now();
+  const bool begins_with_turn = std::exchange(first_turn_here_, false);
+  leaving_ = false;
   lock.unlock();
   os::TimerId timer = os::TimerId::kNone;
   if (until != base::TimePoint::max()) {
@@ -139,12 +161,28 @@ void Reactor::drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until
       drive_over_ = true;
     });
   }
-  loop_->io.run();
+  if (begins_with_turn) Turn turn(*this);
+  run_loop(caller ? caller_spin_ : own_spin_);
   if (timer != os::TimerId::kNone) cancel(timer);
   lock.lock();
-  if (!ended_) loop_->io.restart();
   driving_ = nullptr;
   driver_ = std::thread::id();
+}
+
+// Looks for work for a moment before it sleeps, if work has come soon of late.
+void Reactor::run_loop(Spin& spin) {
+  boost::asio::io_context& io = loop_->io;
+  while (!leaving_ && !io.stopped()) {
+    const base::TimePoint began = now();
+    const base::Duration allowance = spin.allowance();
+    first_turn_ = base::TimePoint::max();
+    if (allowance > base::Duration::zero()) {
+      while (io.poll() == 0 && now() - began < allowance) {
+      }
+    }
+    if (first_turn_ == base::TimePoint::max()) io.run_one();
+    if (first_turn_ != base::TimePoint::max()) spin.waited(first_turn_ - began);
+  }
 }
 
 // After a drive: somebody must come at once if somebody waits.
@@ -171,16 +209,20 @@ bool Reactor::post_from(os::BlockedCaller& caller, std::function<void()> work) {
   {
     std::lock_guard lock(mutex_);
     if (stopped_) return false;
+    const base::TimePoint called = now();
+    quick_returns_ = called - last_call_ < kQuickReturn ? quick_returns_ + 1 : 0;
     if (is_free()) {
       // Taken before the work is posted, so that nobody is woken for it.
       driver_ = std::this_thread::get_id();
       driving_ = &caller;
+      drive_began_ = called;
+      first_turn_here_ = !turn_coming_;
     } else {
       waiting_.push_back(&caller);
-      if (!driving_ && now() - last_call_ < kTakeOver) should_step_aside_ = true;
+      if (!driving_ && called - last_call_ < kTakeOver) should_step_aside_ = true;
     }
     posted_.push_back(std::move(work));
-    if (std::exchange(turn_coming_, true)) return true;
+    if (std::exchange(turn_coming_, true) || first_turn_here_) return true;
   }
   schedule_turn();
   return true;
@@ -234,6 +276,7 @@ void Reactor::schedule_turn() {
 void Reactor::begin_turn() {
   assert(!in_turn_);
   in_turn_ = true;
+  if (first_turn_ == base::TimePoint::max()) first_turn_ = now();
   std::lock_guard lock(mutex_);
   turn_coming_ = true;
 }
@@ -247,7 +290,7 @@ void Reactor::end_turn() {
   in_turn_ = false;
   {
     std::lock_guard lock(mutex_);
-    if (should_leave()) loop_->io.stop();
+    leaving_ |= should_leave();
     turn_coming_ = !posted_.empty() || !flushers_.empty();
     if (!turn_coming_) return;
   }

@@ -5,8 +5,8 @@
 // Who runs the loop holds the baton (`driver_`). That is the reactor's own thread, until blocking
 // callers (os/run_blocking.h) come one soon after the other: then each of them drives until its own
 // work has finished, and pays no hand-over between threads. The own thread stands aside meanwhile,
-// and takes the loop back when nobody has driven it for kTakeOver. All that one driver leaves to
-// the next is ordered by `mutex_`.
+// and takes the loop back when nobody has driven it for a while (stand_aside()). All that one
+// driver leaves to the next is ordered by `mutex_`.
 #pragma once
 
 #include <sys/types.h>
@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "mooncake/result.h"
+#include "net/spin.h"
 #include "os/executor.h"
 
 namespace mooncake::net {
@@ -77,10 +78,12 @@ class Reactor final : public os::Executor {
 
   Reactor();
   void run_own(const std::string& name);
-  // All four with mutex_ held; drive() lets go of it while the loop runs.
+  // With mutex_ held, which drive() lets go of while the loop runs.
   void stand_aside(Lock& lock);
   void drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until);
+  void run_loop(Spin& spin);
   void pass_on();
+  base::Duration take_over_after() const;
   bool is_free() const { return driver_.load() == std::thread::id(); }
   // Executor thread, at the end of a turn, with mutex_ held.
   bool should_leave() const;
@@ -105,15 +108,20 @@ class Reactor final : public os::Executor {
   os::BlockedCaller* driving_ = nullptr;   // the driver, unless it is the own thread
   bool drive_over_ = false;                // until has come
   bool should_step_aside_ = false;         // asked of the own thread
+  bool first_turn_here_ = false;           // the driver begins with a turn that Asio knows not of
   bool own_waits_for_notice_ = false;      // the own thread is aside, without looking up
-  std::uint64_t drives_ = 0;
+  base::TimePoint drive_began_{};
   base::TimePoint last_call_{};              // when a blocking caller went away
+  std::uint32_t quick_returns_ = 0;          // calls that came at once after the one before
   std::vector<os::BlockedCaller*> waiting_;  // callers that don't drive
   os::BlockedCaller* invited_ = nullptr;     // of these, who was called to drive
   std::condition_variable own_turn_;
 
   // Of the driver alone.
   bool in_turn_ = false;
+  bool leaving_ = false;  // set in its last turn
+  Spin caller_spin_, own_spin_;
+  base::TimePoint first_turn_{};  // since the driver began to wait
   std::vector<std::function<void()>> running_;
   std::vector<std::shared_ptr<Flusher>> flushers_;
   std::vector<std::shared_ptr<Flusher>> flushing_;

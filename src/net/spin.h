@@ -1,0 +1,40 @@
+// Spin: how long a loop looks for work before it goes to sleep, from how long its waits have been.
+// A sleep costs two wake-ups of a core, some ten microseconds each; looking costs a core.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace mooncake::net {
+
+// One thread at a time.
+class Spin {
+ public:
+  // Both ends of a connection wait for each other's wake-ups, so that neither ever sees how short
+  // its waits could be; one of so many waits finds out.
+  static constexpr std::uint32_t kTries = 64;
+
+  // Waits that are longer than `longest` on average are slept through; 0 where a spinning thread
+  // would keep its peer from the only core.
+  explicit Spin(base::Duration longest) : longest_(longest), average_(most()) {}
+
+  // For the wait that begins now.
+  base::Duration allowance() {
+    const bool tries = ++waits_ % kTries == 0;
+    return average_ <= longest_ || tries ? longest_ : base::Duration();
+  }
+  // It took so long until there was work.
+  void waited(base::Duration time) { average_ += (std::min(time, most()) - average_) / 4; }
+
+ private:
+  base::Duration most() const { return 4 * longest_; }  // so that a few short waits turn the scale
+
+  const base::Duration longest_;
+  std::uint32_t waits_ = 0;
+  base::Duration average_;
+};
+
+}  // namespace mooncake::net
