@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/task.h"
 #include "mooncake/result.h"
+#include "os/cancel.h"
 #include "os/env.h"
 
 namespace mooncake::metastore {
@@ -29,8 +30,10 @@ class Metastore {
  public:
   virtual ~Metastore() = default;
   virtual const MetastoreCapabilities& capabilities() const = 0;
-  // kObjectNotFound for a missing key; kMetadataError when the service fails.
-  virtual Task<Result<std::string>> get(std::string key, base::TimePoint deadline) = 0;
+  // kObjectNotFound for a missing key; kMetadataError when the service fails; kCancelled soon after
+  // a cancel.
+  virtual Task<Result<std::string>> get(std::string key, base::TimePoint deadline,
+                                        os::CancelToken* cancel = nullptr) = 0;
   virtual Task<Result<void>> put(std::string key, std::string value, base::TimePoint deadline) = 0;
   // kObjectNotFound for a missing key.
   virtual Task<Result<void>> remove(std::string key, base::TimePoint deadline) = 0;

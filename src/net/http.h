@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "net/address.h"
+#include "os/cancel.h"
 #include "os/env.h"
 
 namespace mooncake::net {
@@ -54,10 +55,11 @@ class HttpServer {
 // One request, one connection. `url`: http://host[:port]/path?query. A body goes out as
 // application/json; an answer of more than 16 MiB is kProtocolError. Errors name the URL:
 // kUnreachable (also when connecting takes longer than `connect_timeout`), kDeadlineExceeded,
-// kConnectionLost, kProtocolError. Any status is an answer. Executor thread.
+// kConnectionLost, kProtocolError, and kCancelled soon after a cancel. Any status is an answer.
+// Executor thread.
 base::Task<Result<HttpResponse>> http_request(
     os::Env env, std::string method, std::string url, std::string body, base::TimePoint deadline,
-    base::Duration connect_timeout = base::Duration::max());
+    base::Duration connect_timeout = base::Duration::max(), os::CancelToken* cancel = nullptr);
 
 // Percent-encodes everything but unreserved characters.
 std::string url_encode(std::string_view text);

@@ -41,7 +41,8 @@ struct Lookup {
 };
 
 Task<error_code> resolve(os::Executor& executor, boost::asio::io_context& io,
-                         const Address& address, base::TimePoint deadline, Endpoints& endpoints) {
+                         const Address& address, base::TimePoint deadline, os::CancelToken* cancel,
+                         Endpoints& endpoints) {
   error_code error;
   const auto literal = boost::asio::ip::make_address(address.host, error);
   if (!error) {
@@ -60,6 +61,8 @@ Task<error_code> resolve(os::Executor& executor, boost::asio::io_context& io,
           lookup->endpoints.push_back(entry.endpoint());
         lookup->end(failed);
       });
+  os::CancelToken::Watch watch(
+      cancel, [&lookup] { lookup->end(make_error_code(boost::asio::error::operation_aborted)); });
   error = co_await done;
   executor.cancel(timer);
   endpoints = std::move(lookup->endpoints);
@@ -68,16 +71,32 @@ Task<error_code> resolve(os::Executor& executor, boost::asio::io_context& io,
 
 class Exchange {
  public:
-  Exchange(os::Env env, boost::asio::io_context& io, std::string url, base::TimePoint deadline)
-      : env_(env), io_(io), stream_(io), url_(std::move(url)), deadline_(deadline) {}
+  Exchange(os::Env env, boost::asio::io_context& io, std::string url, base::TimePoint deadline,
+           os::CancelToken* cancel)
+      : env_(env),
+        io_(io),
+        stream_(io),
+        url_(std::move(url)),
+        deadline_(deadline),
+        cancel_(cancel) {}
 
   Task<Result<void>> connect(const Address& address, base::Duration limit);
   Task<Result<HttpResponse>> run(http::request<http::string_body> request);
 
  private:
   tl::unexpected<Error> failed(Code code, std::string_view what, const error_code& error) const {
+    if (os::is_cancelled(cancel_)) return fail(Code::kCancelled, url_);
     if (error == beast::error::timeout) code = Code::kDeadlineExceeded;
     return fail(code, url_ + ": " + std::string(what) + ": " + error.message());
+  }
+
+  // An operation on the stream, which a cancel ends.
+  template <typename Start>
+  Task<error_code> await_stream(Start start) {
+    if (os::is_cancelled(cancel_)) co_return boost::asio::error::operation_aborted;
+    Task<error_code> operation = await_io<error_code>(env_.executor, std::move(start));
+    os::CancelToken::Watch watch(cancel_, [this] { stream_.cancel(); });
+    co_return co_await operation;
   }
 
   const os::Env env_;
@@ -85,6 +104,7 @@ class Exchange {
   beast::tcp_stream stream_;
   const std::string url_;
   const base::TimePoint deadline_;
+  os::CancelToken* const cancel_;
 };
 
 Task<Result<void>> Exchange::connect(const Address& address, base::Duration limit) {
@@ -92,11 +112,11 @@ Task<Result<void>> Exchange::connect(const Address& address, base::Duration limi
   const bool own_limit = limit < deadline_ - now;
   const base::TimePoint end = own_limit ? now + limit : deadline_;
   Endpoints endpoints;
-  error_code error = co_await resolve(env_.executor, io_, address, end, endpoints);
+  error_code error = co_await resolve(env_.executor, io_, address, end, cancel_, endpoints);
   if (!error) {
     stream_.expires_after(std::max(base::Duration(0), end - env_.now()));
-    error = co_await await_io<error_code>(
-        env_.executor, [this, &endpoints](auto done) { stream_.async_connect(endpoints, done); });
+    error = co_await await_stream(
+        [this, &endpoints](auto done) { stream_.async_connect(endpoints, done); });
   }
   if (error == beast::error::timeout && own_limit) {
     co_return fail(Code::kUnreachable, url_ + ": connecting took too long");
@@ -110,8 +130,8 @@ Task<Result<void>> Exchange::connect(const Address& address, base::Duration limi
 Task<Result<HttpResponse>> Exchange::run(http::request<http::string_body> request) {
   stream_.expires_after(std::max(base::Duration(0), deadline_ - env_.now()));
   // A server may refuse before it has read all: then its answer counts, not that writing failed.
-  const error_code written = co_await await_io<error_code>(
-      env_.executor, [&](auto done) { http::async_write(stream_, request, done); });
+  const error_code written =
+      co_await await_stream([&](auto done) { http::async_write(stream_, request, done); });
   if (written == beast::error::timeout) co_return failed(Code::kConnectionLost, "write", written);
 
   beast::flat_buffer buffer(kMaxBuffered);
@@ -119,8 +139,8 @@ Task<Result<HttpResponse>> Exchange::run(http::request<http::string_body> reques
   parser.header_limit(kMaxAnswerHeader);
   parser.body_limit(kMaxAnswer);
   parser.skip(request.method() == http::verb::head);
-  const error_code error = co_await await_io<error_code>(
-      env_.executor, [&](auto done) { http::async_read(stream_, buffer, parser, done); });
+  const error_code error =
+      co_await await_stream([&](auto done) { http::async_read(stream_, buffer, parser, done); });
   if (error) {
     const bool malformed =
         error.category() == http::make_error_code(http::error::bad_method).category() &&
@@ -140,7 +160,7 @@ Task<Result<HttpResponse>> Exchange::run(http::request<http::string_body> reques
 
 Task<Result<HttpResponse>> http_request(os::Env env, std::string method, std::string url,
                                         std::string body, base::TimePoint deadline,
-                                        base::Duration connect_timeout) {
+                                        base::Duration connect_timeout, os::CancelToken* cancel) {
   boost::asio::io_context* io = io_context_of(env.executor);
   if (!io) co_return fail(Code::kNotSupported, "HTTP needs the executor of a net::Runtime");
   MC_CO_TRY(const HttpUrl parsed, parse_http_url(url));
@@ -156,7 +176,7 @@ Task<Result<HttpResponse>> http_request(os::Env env, std::string method, std::st
   request.body() = std::move(body);
   request.prepare_payload();
 
-  Exchange exchange(env, *io, url, deadline);
+  Exchange exchange(env, *io, url, deadline, cancel);
   MC_CO_CHECK(co_await exchange.connect(parsed.address, connect_timeout));
   co_return co_await exchange.run(std::move(request));
 }

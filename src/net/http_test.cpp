@@ -410,6 +410,33 @@ TEST_F(Http, ClientErrorsNameTheUrl) {
   EXPECT_EQ(request("G T", here).error().code(), Code::kInvalidArgument);
 }
 
+base::Task<void> cancel_soon(os::Executor& executor, os::CancelToken& cancel) {
+  co_await executor.yield();
+  cancel.cancel();
+}
+
+base::Task<Result<HttpResponse>> request_and_cancel(os::Env env, std::string url) {
+  os::CancelToken cancel;
+  base::TaskGroup group;
+  group.start(cancel_soon(env.executor, cancel));
+  Result<HttpResponse> response =
+      co_await http_request(env, "GET", url, "", env.now() + 20s, base::Duration::max(), &cancel);
+  co_await group.join();
+  co_return response;
+}
+
+TEST_F(Http, ACancelEndsARequestWhereverItIs) {
+  serve();
+  RawServer silent("", false);
+  // Connecting, or waiting for an answer; asking what a name means.
+  for (const std::string& at : {silent.url, "http://localhost:" + std::to_string(address.port)}) {
+    const auto cancelled =
+        *os::run_blocking(runtime->env().executor, request_and_cancel(runtime->env(), at));
+    EXPECT_EQ(cancelled.error().code(), Code::kCancelled) << at;
+    EXPECT_NE(cancelled.error().message().find(at), std::string::npos);
+  }
+}
+
 TEST_F(Http, OtherExecutorsAreRefused) {
   os::SimExecutor executor(1);
   os::Env env = runtime->env();

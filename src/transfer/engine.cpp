@@ -99,6 +99,7 @@ Task<Result<void>> EngineImpl::open() {
 
 Task<void> EngineImpl::stop() {
   stopping_ = true;
+  look_ups_.cancel();
   if (std::exchange(published_, false)) {
     auto withdrawn = co_await lookup_->withdraw(name(), env_.now() + kWithdrawTime);
     if (!withdrawn) base::log_warning("{}: {}", name(), withdrawn.error().message());
@@ -196,7 +197,7 @@ Task<Result<SegmentHandle>> EngineImpl::open_segment(std::string name, TimePoint
   if (stopping_) co_return fail(Code::kNotReady, "the engine is closed");
   const auto own = handles_.find(name);
   if (own != handles_.end() && own->second == SegmentHandle::kLocal) co_return own->second;
-  auto address = co_await lookup_->find(name, deadline);
+  auto address = co_await lookup_->find(name, deadline, &look_ups_);
   if (!address) co_return fail(std::move(address).error());
   const SegmentHandle handle = handle_of(name, *address, true);
   Segment& segment = *find_segment(handle);
@@ -285,7 +286,7 @@ Task<void> EngineImpl::find_again(Segment& segment, TimePoint deadline, os::Canc
 }
 
 Task<void> EngineImpl::look_up(std::string name, TimePoint deadline, Found found) {
-  const auto address = co_await lookup_->find(name, deadline);
+  const auto address = co_await lookup_->find(name, deadline, &look_ups_);
   if (address) handle_of(name, *address, true);
   found->set(true);
 }

@@ -33,7 +33,7 @@ Task<Result<void>> EngineImpl::probe(std::string name, TimePoint deadline) {
   if (stopping_) co_return fail(Code::kNotReady, "the engine is closed");
   const auto known = handles_.find(name);
   if (known != handles_.end() && known->second == SegmentHandle::kLocal) co_return Result<void>();
-  auto address = co_await lookup_->find(name, deadline);
+  auto address = co_await lookup_->find(name, deadline, &look_ups_);
   if (!address) co_return fail(std::move(address).error());
   if (stopping_) co_return fail(Code::kCancelled, "the engine is closed");
   Segment& segment = *find_segment(handle_of(name, *address, true));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mooncake/transfer.h"
+#include "os/event.h"
 #include "transfer/engine_testing.h"
 
 namespace mooncake {
@@ -171,6 +172,65 @@ TEST_P(EngineCalls, ManyRegistrationsSucceedOrFailAsOne) {
   EXPECT_EQ(here_->engine().registry().size(), before) << "the others are gone";
   EXPECT_TRUE(here_->register_memory_batch({}));
   EXPECT_TRUE(here_->unregister_memory_batch({}));
+}
+
+// Knows an address at which nobody listens; asked again, it has no answer until it is told to stop.
+class StuckLookup final : public transfer::SegmentLookup {
+ public:
+  explicit StuckLookup(os::Executor& executor) : never_(executor), stuck_(executor) {}
+  base::Task<Result<net::Address>> find(std::string, base::TimePoint deadline,
+                                        os::CancelToken* cancel) override {
+    if (!std::exchange(asked_, true)) co_return net::Address("127.0.0.1", 1);
+    stuck_.set(true);
+    co_await never_.wait(deadline, cancel);
+    co_return fail(os::is_cancelled(cancel) ? Code::kCancelled : Code::kDeadlineExceeded);
+  }
+  base::Task<Result<void>> publish(std::string, net::Address, base::TimePoint) override {
+    co_return Result<void>();
+  }
+  base::Task<Result<void>> withdraw(std::string, base::TimePoint) override {
+    co_return Result<void>();
+  }
+  os::Completion<bool>& stuck() { return stuck_; }
+
+ private:
+  bool asked_ = false;
+  os::Event never_;
+  os::Completion<bool> stuck_;
+};
+
+base::Task<void> notify_nobody(transfer::Engine& engine, SegmentHandle target, Code& code) {
+  const auto sent = co_await engine.notify(target, {"n", ""}, engine.env().now() + 60s);
+  code = sent ? Code::kOk : sent.error().code();
+}
+
+base::Task<Code> stop_while_a_look_up_is_stuck(os::Env env) {
+  auto lookup = std::make_unique<StuckLookup>(env.executor);
+  StuckLookup& stuck = *lookup;
+  transfer::EngineOptions options;
+  options.identity.incarnation = static_cast<base::Incarnation>(7);
+  options.lookup = std::move(lookup);
+  auto engine = *co_await transfer::Engine::start(env, std::move(options));
+  EXPECT_FALSE(co_await engine->open_segment("name", env.now() + 60s));
+  const SegmentHandle target = *co_await engine->known_segment("name", env.now());
+  Code code = Code::kInternal;
+  base::TaskGroup caller;
+  caller.start(notify_nobody(*engine, target, code));
+  os::Completion<bool>& asked_again = stuck.stuck();
+  co_await asked_again;
+  co_await engine->stop();
+  co_await caller.join();
+  co_return code;
+}
+
+// After a failure a name is looked up behind the caller's back; the engine's end ends that, too.
+TEST(EngineLookUp, EndsWithTheEngine) {
+  const auto runtime = *net::Runtime::start("stuck");
+  const os::Env env = runtime->env();
+  const auto before = env.now();
+  EXPECT_EQ(*os::run_blocking(env.executor, stop_while_a_look_up_is_stuck(env)),
+            Code::kUnreachable);
+  EXPECT_LT(env.now() - before, 30s) << "the look-up had 60 s";
 }
 
 // Without descriptors the way through shared memory can't be opened, and has a pause; a probe ends

@@ -110,6 +110,7 @@ class EngineImpl final : public Engine {
   const std::vector<std::string> allowed_;  // transports; empty = all
   const bool plain_within_host_;
   std::unique_ptr<SegmentLookup> lookup_;
+  os::CancelToken look_ups_;  // of all that are under way; the end of the engine is theirs
   bool published_ = false;
 
   memory::Registry registry_;

@@ -10,6 +10,7 @@
 #include "metastore/metastore.h"
 #include "mooncake/result.h"
 #include "net/address.h"
+#include "os/cancel.h"
 
 namespace mooncake::transfer {
 
@@ -17,8 +18,9 @@ namespace mooncake::transfer {
 class SegmentLookup {
  public:
   virtual ~SegmentLookup() = default;
-  // kSegmentNotFound names the segment.
-  virtual base::Task<Result<net::Address>> find(std::string name, base::TimePoint deadline) = 0;
+  // kSegmentNotFound names the segment; kCancelled soon after a cancel.
+  virtual base::Task<Result<net::Address>> find(std::string name, base::TimePoint deadline,
+                                                os::CancelToken* cancel = nullptr) = 0;
   virtual base::Task<Result<void>> publish(std::string name, net::Address address,
                                            base::TimePoint deadline) = 0;
   virtual base::Task<Result<void>> withdraw(std::string name, base::TimePoint deadline) = 0;

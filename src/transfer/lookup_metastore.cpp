@@ -15,29 +15,32 @@ class MetastoreLookup final : public SegmentLookup {
   MetastoreLookup(std::unique_ptr<metastore::Metastore> store, const base::Clock& clock)
       : store_(std::move(store)), clock_(clock) {}
 
-  Task<Result<net::Address>> find(std::string name, TimePoint deadline) override;
+  Task<Result<net::Address>> find(std::string name, TimePoint deadline,
+                                  os::CancelToken* cancel) override;
   Task<Result<void>> publish(std::string name, net::Address address, TimePoint deadline) override;
   Task<Result<void>> withdraw(std::string name, TimePoint deadline) override;
 
  private:
   // As kSegmentNotFound when there is no such document.
-  Task<Result<std::string>> get(std::string key, std::string name, TimePoint deadline);
+  Task<Result<std::string>> get(std::string key, std::string name, TimePoint deadline,
+                                os::CancelToken* cancel);
 
   const std::unique_ptr<metastore::Metastore> store_;
   const base::Clock& clock_;
 };
 
 Task<Result<std::string>> MetastoreLookup::get(std::string key, std::string name,
-                                               TimePoint deadline) {
-  auto text = co_await store_->get(std::move(key), deadline);
+                                               TimePoint deadline, os::CancelToken* cancel) {
+  auto text = co_await store_->get(std::move(key), deadline, cancel);
   if (!text && text.error().code() == Code::kObjectNotFound) {
     co_return fail(Code::kSegmentNotFound, "'" + name + "'");
   }
   co_return text;
 }
 
-Task<Result<net::Address>> MetastoreLookup::find(std::string name, TimePoint deadline) {
-  MC_CO_TRY(const std::string text, co_await get(segment_key(name), name, deadline));
+Task<Result<net::Address>> MetastoreLookup::find(std::string name, TimePoint deadline,
+                                                 os::CancelToken* cancel) {
+  MC_CO_TRY(const std::string text, co_await get(segment_key(name), name, deadline, cancel));
   auto document = decode_segment(text);
   if (!document) co_return fail(std::move(document).error().with_context("segment '" + name + "'"));
   if (!document->own_framing) {
@@ -46,7 +49,7 @@ Task<Result<net::Address>> MetastoreLookup::find(std::string name, TimePoint dea
   }
   net::Address address = document->data;
   if (address.host.empty() || address.port == 0) {
-    MC_CO_TRY(const std::string meta, co_await get(rpc_meta_key(name), name, deadline));
+    MC_CO_TRY(const std::string meta, co_await get(rpc_meta_key(name), name, deadline, cancel));
     MC_CO_TRY(address, decode_rpc_meta(meta));
   }
   co_return address;

@@ -8,7 +8,8 @@ namespace {
 
 class P2pLookup final : public SegmentLookup {
  public:
-  base::Task<Result<net::Address>> find(std::string name, base::TimePoint) override {
+  base::Task<Result<net::Address>> find(std::string name, base::TimePoint,
+                                        os::CancelToken*) override {
     auto address = net::parse_address(name, 0);
     if (!address) {
       co_return fail(Code::kSegmentNotFound,

@@ -78,7 +78,7 @@ class MapStore final : public metastore::Metastore {
  public:
   explicit MapStore(std::map<std::string, std::string>& map) : map_(map) {}
   const metastore::MetastoreCapabilities& capabilities() const override { return capabilities_; }
-  base::Task<Result<std::string>> get(std::string key, base::TimePoint) override {
+  base::Task<Result<std::string>> get(std::string key, base::TimePoint, os::CancelToken*) override {
     const auto it = map_.find(key);
     if (it == map_.end()) co_return fail(Code::kObjectNotFound, key);
     co_return it->second;

@@ -186,5 +186,22 @@ TEST(TransferEngine, TheDestructorEndsCallsAndWaitsForThem) {
   EXPECT_EQ(opened.error().code(), Code::kCancelled) << opened.error().message();
 }
 
+// A metadata server that accepts and says nothing has three seconds for an answer; an engine that
+// goes doesn't wait for it.
+TEST(TransferEngine, TheDestructorEndsLookUps) {
+  SilentPeer server;
+  TransferOptions options;
+  options.metadata_server = "http://" + server.name() + "/metadata";
+  options.serve = false;  // so that nothing is published there
+  auto engine = make(options);
+  Result<SegmentHandle> opened = fail(Code::kInternal);
+  std::thread caller([&opened, raw = engine.get()] { opened = raw->open_segment("name", 60s); });
+  server.accept();  // the look-up is under way
+  engine.reset();
+  caller.join();
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), Code::kCancelled) << opened.error().message();
+}
+
 }  // namespace
 }  // namespace mooncake

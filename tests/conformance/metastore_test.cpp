@@ -154,6 +154,18 @@ TEST_P(MetastoreConformance, ADeadlineThatHasPassedEndsTheCall) {
   EXPECT_EQ(run(store->remove("k", deadline(0s))).error().code(), Code::kDeadlineExceeded);
 }
 
+Task<Result<std::string>> get_cancelled(Metastore& store, base::TimePoint deadline) {
+  os::CancelToken cancel;
+  cancel.cancel();
+  co_return co_await store.get("k", deadline, &cancel);
+}
+
+TEST_P(MetastoreConformance, ACancelledCallSaysSo) {
+  ASSERT_TRUE(put("k", "v"));
+  EXPECT_EQ(run(get_cancelled(*store, deadline())).error().code(), Code::kCancelled);
+  EXPECT_EQ(get("k").value(), "v");
+}
+
 Task<void> put_and_get(Metastore& store, std::string key, base::TimePoint deadline, int& good) {
   const Result<void> put = co_await store.put(key, key + key, deadline);
   const Result<std::string> got = co_await store.get(key, deadline);

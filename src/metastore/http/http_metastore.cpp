@@ -24,14 +24,15 @@ class HttpMetastore final : public Metastore {
     static constexpr MetastoreCapabilities kCapabilities{.name = "http", .shared = true};
     return kCapabilities;
   }
-  Task<Result<std::string>> get(std::string key, base::TimePoint deadline) override;
+  Task<Result<std::string>> get(std::string key, base::TimePoint deadline,
+                                os::CancelToken* cancel) override;
   Task<Result<void>> put(std::string key, std::string value, base::TimePoint deadline) override;
   Task<Result<void>> remove(std::string key, base::TimePoint deadline) override;
 
  private:
   // The body of an answer 200; every other one is an error.
   Task<Result<std::string>> call(std::string method, std::string key, std::string body,
-                                 base::TimePoint deadline);
+                                 base::TimePoint deadline, os::CancelToken* cancel = nullptr);
 
   const os::Env env_;
   std::string prefix_;
@@ -48,17 +49,19 @@ Error refused(const std::string& method, const std::string& key,
 }
 
 Task<Result<std::string>> HttpMetastore::call(std::string method, std::string key, std::string body,
-                                              base::TimePoint deadline) {
+                                              base::TimePoint deadline, os::CancelToken* cancel) {
   MC_CO_CHECK(check_key(key));
   MC_CO_CHECK(check_value(key, body));
   const base::TimePoint end = std::min(deadline, env_.now() + kTimeout);
   const std::string url = prefix_ + net::url_encode(key);
   Task<Result<net::HttpResponse>> request =
-      net::http_request(env_, method, url, std::move(body), end, kConnectTimeout);
+      net::http_request(env_, method, url, std::move(body), end, kConnectTimeout, cancel);
   Result<net::HttpResponse> response = co_await request;
   if (!response) {
     Error error = std::move(response).error();
-    if (error.code() == Code::kNotSupported) co_return fail(std::move(error));
+    if (error.code() == Code::kNotSupported || error.code() == Code::kCancelled) {
+      co_return fail(std::move(error));
+    }
     const bool too_late = env_.now() >= deadline;
     co_return fail(too_late ? Code::kDeadlineExceeded : Code::kMetadataError, error.message());
   }
@@ -66,8 +69,9 @@ Task<Result<std::string>> HttpMetastore::call(std::string method, std::string ke
   co_return std::move(response->body);
 }
 
-Task<Result<std::string>> HttpMetastore::get(std::string key, base::TimePoint deadline) {
-  co_return co_await call("GET", std::move(key), "", deadline);
+Task<Result<std::string>> HttpMetastore::get(std::string key, base::TimePoint deadline,
+                                             os::CancelToken* cancel) {
+  co_return co_await call("GET", std::move(key), "", deadline, cancel);
 }
 
 Task<Result<void>> HttpMetastore::put(std::string key, std::string value,

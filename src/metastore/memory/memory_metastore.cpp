@@ -20,8 +20,10 @@ class MemoryMetastore final : public Metastore {
     static constexpr MetastoreCapabilities kCapabilities{.name = "memory"};
     return kCapabilities;
   }
-  Task<Result<std::string>> get(std::string key, base::TimePoint deadline) override {
+  Task<Result<std::string>> get(std::string key, base::TimePoint deadline,
+                                os::CancelToken* cancel) override {
     MC_CO_CHECK(check(key, deadline));
+    if (os::is_cancelled(cancel)) co_return fail(Code::kCancelled, key);
     co_return map_->get(key);
   }
   Task<Result<void>> put(std::string key, std::string value, base::TimePoint deadline) override {
