@@ -1,6 +1,5 @@
 // mooncake_master: the directory of a store.
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <cstdio>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "common/program.h"
 #include "metastore/http/metadata_routes.h"
 #include "net/http.h"
 #include "net/runtime.h"
@@ -22,8 +22,11 @@ namespace {
 using namespace mooncake;
 namespace master = store::master;
 
-constexpr int kExitUsage = 2;
-constexpr int kExitFailed = 1;
+using program::kExitFailed;
+using program::kExitUsage;
+using program::with_way_out;
+
+constexpr std::string_view kName = "mooncake_master";
 
 Result<Settings> read_settings(const std::vector<std::string>& flags) {
   const auto table = master::master_settings();
@@ -38,23 +41,6 @@ Result<Settings> read_settings(const std::vector<std::string>& flags) {
   MC_TRY(inputs.file, parse_config_file(path, *content));
   inputs.file_name = path;
   return Settings::resolve(table, inputs);
-}
-
-void apply_log_level(const std::string& level) {
-  using base::LogLevel;
-  base::set_log_level(level == "debug"     ? LogLevel::kDebug
-                      : level == "info"    ? LogLevel::kInfo
-                      : level == "warning" ? LogLevel::kWarning
-                      : level == "error"   ? LogLevel::kError
-                                           : LogLevel::kOff);
-}
-
-// Says which flags gave the address, and which one moves a port that is taken.
-Error with_way_out(Error error, std::string_view host, std::string_view port) {
-  const bool taken = error.code() == Code::kAddressInUse;
-  return std::move(error).with_context(
-      taken ? fmt::format("-{} (choose another port with -{}=N)", port, port)
-            : fmt::format("-{}, -{}", host, port));
 }
 
 // Everything that serves, in the order in which it is bound; ended in the reverse order.
@@ -117,57 +103,37 @@ class Program {
 };
 
 int run(const std::vector<std::string>& flags) {
-  Result<Settings> settings = read_settings(flags);
+  const Result<Settings> settings = read_settings(flags);
   if (!settings) {
-    fmt::print(stderr, "mooncake_master: {}\n", settings.error().message());
+    program::complain(kName, settings.error());
     return kExitUsage;
   }
-  apply_log_level(settings->text("log_level"));
-  for (const std::string& notice : settings->notices())
-    base::log_warning("{}", notice);
-  Result<master::MasterConfig> config = master::master_config(*settings);
+  program::apply_log_level(settings->text("log_level"));
+  program::log_notices(*settings);
+  const Result<master::MasterConfig> config = master::master_config(*settings);
   if (!config) {
-    fmt::print(stderr, "mooncake_master: {}\n", config.error().message());
+    program::complain(kName, config.error());
     return kExitUsage;
   }
 
-  // Blocked before any thread starts, so that only sigwait() below sees them.
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
-
-  Program program(*config);
-  if (Result<void> started = program.start(); !started) {
-    fmt::print(stderr, "mooncake_master: {}\n", started.error().message());
+  const program::EndSignals ends;
+  Program serving(*config);
+  if (const Result<void> started = serving.start(); !started) {
+    program::complain(kName, started.error());
     return kExitFailed;
   }
-  fmt::print("mooncake_master ready rpc={} http={}\n", net::to_string(program.config().rpc),
-             net::to_string(program.config().http));
+  fmt::print("{} ready rpc={} http={}\n", kName, net::to_string(serving.config().rpc),
+             net::to_string(serving.config().http));
   std::fflush(stdout);
-  int signal_number = 0;
-  sigwait(&ends, &signal_number);
-  base::log_info("signal {}: ending", signal_number);
+  base::log_info("signal {}: ending", ends.wait());
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A peer that is gone and a limit on the size of files are errors of a call, which names them.
-  signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);
+  program::ignore_signals_of_calls();
   const std::vector<std::string> flags(argv + 1, argv + argc);
-  for (const std::string& flag : flags) {
-    if (flag == "--help" || flag == "-help" || flag == "-h") {
-      fmt::print("{}", help_text("mooncake_master", master::master_settings()));
-      return 0;
-    }
-    if (flag == "--version" || flag == "-version") {
-      fmt::print("mooncake_master {}\n", MOONCAKE_VERSION);
-      return 0;
-    }
-  }
-  return run(flags);
+  const auto said = program::help_or_version(kName, master::master_settings(), flags);
+  return said ? *said : run(flags);
 }

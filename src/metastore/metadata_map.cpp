@@ -1,5 +1,6 @@
 #include "metastore/metadata_map.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -21,11 +22,12 @@ Result<void> check_key(std::string_view key) {
                                           std::to_string(kMaxKey) + " are allowed");
 }
 
-Result<void> check_value(std::string_view key, std::string_view value) {
-  if (value.size() <= kMaxValue) return {};
+Result<void> check_value(std::string_view key, std::string_view value, std::size_t limit) {
+  limit = std::min(limit, kMaxValue);
+  if (value.size() <= limit) return {};
   return fail(Code::kInvalidArgument, "metadata key " + base::quote(key) + ": value of " +
                                           std::to_string(value.size()) + " bytes, at most " +
-                                          std::to_string(kMaxValue) + " are allowed");
+                                          std::to_string(limit) + " are allowed");
 }
 
 Result<std::string> MetadataMap::get(std::string_view key) const {
@@ -51,7 +53,7 @@ Result<MetadataMap::Added> MetadataMap::add(std::string_view key, std::string va
 
 Result<void> MetadataMap::put_locked(std::string_view key, std::string value) {
   MC_CHECK(check_key(key));
-  MC_CHECK(check_value(key, value));
+  MC_CHECK(check_value(key, value, limits_.max_value));
   const auto found = values_.find(key);
   const bool is_new = found == values_.end();
   const std::size_t before = is_new ? 0 : key.size() + found->second.size();
@@ -82,6 +84,11 @@ Result<void> MetadataMap::remove(std::string_view key) {
 std::size_t MetadataMap::size() const {
   const std::lock_guard lock(mutex_);
   return values_.size();
+}
+
+std::size_t MetadataMap::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
 }
 
 }  // namespace mooncake::metastore

@@ -17,21 +17,23 @@ inline constexpr std::size_t kMaxKey = 2048;
 inline constexpr std::size_t kMaxValue = 1u << 20;
 // kInvalidArgument: an empty or too long key; a value that is too large.
 Result<void> check_key(std::string_view key);
-Result<void> check_value(std::string_view key, std::string_view value);
+Result<void> check_value(std::string_view key, std::string_view value,
+                         std::size_t limit = kMaxValue);
 
 // Thread-safe.
 class MetadataMap {
  public:
   struct Limits {
     std::size_t max_keys = 1u << 20;
-    std::size_t max_bytes = 1u << 30;  // of keys and values
+    std::size_t max_bytes = 1u << 30;   // of keys and values
+    std::size_t max_value = kMaxValue;  // of one; never more than kMaxValue
   };
   MetadataMap() = default;
   explicit MetadataMap(Limits limits) : limits_(limits) {}
 
   // kObjectNotFound names the key, here and in remove().
   Result<std::string> get(std::string_view key) const;
-  // kInvalidArgument as above; kMetadataError when the map is full.
+  // kInvalidArgument as above, or beyond max_value; kMetadataError when the map is full.
   Result<void> put(std::string_view key, std::string value);
   Result<void> remove(std::string_view key);
 
@@ -40,6 +42,8 @@ class MetadataMap {
   Result<Added> add(std::string_view key, std::string value);
 
   std::size_t size() const;
+  std::size_t bytes() const;  // of keys and values
+  const Limits& limits() const { return limits_; }
 
  private:
   Result<void> put_locked(std::string_view key, std::string value);

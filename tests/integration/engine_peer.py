@@ -1,4 +1,4 @@
-"""A process with a Transfer Engine, for the Python tests; and a metadata server for its names."""
+"""A process with a Transfer Engine, for the Python tests."""
 
 import os
 import signal
@@ -61,3 +61,9 @@ class PeerProcess:
         self.kill()
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+def wait_for_output(process: subprocess.Popen[str]) -> str:
+    """The first line on its stdout; what it said on stderr when it ended without one."""
+    line = process.stdout.readline()
+    return line or process.communicate()[1] or "nothing was said"

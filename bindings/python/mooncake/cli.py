@@ -11,6 +11,11 @@ def main() -> NoReturn:
     _programs.become("mooncake_master", *sys.argv[1:])
 
 
+def metadata_server() -> NoReturn:
+    """mooncake_http_metadata_server: where engines find each other."""
+    _programs.become("mooncake_http_metadata_server", *sys.argv[1:])
+
+
 def command() -> NoReturn:
     """mooncake: the demo and the doctor."""
     _programs.become("mooncake", *sys.argv[1:])

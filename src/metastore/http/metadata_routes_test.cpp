@@ -86,5 +86,26 @@ TEST_F(MetadataRoutes, LimitsAreKept) {
   EXPECT_EQ(call("PUT", "/metadata?key=d", "v").status, 507);
 }
 
+TEST_F(MetadataRoutes, AServiceSaysHowItIs) {
+  base::MetricsRegistry metrics;
+  auto own = std::make_shared<MetadataMap>(MetadataMap::Limits{.max_value = 10});
+  const auto service = net::HttpServer::create(runtime->env()).value();
+  add_metadata_service(*service, own, metrics);
+  url = "http://" + to_string(service->listen({"127.0.0.1", 0}).value());
+  EXPECT_EQ(call("GET", "/health").body, "{\"status\":\"ok\"}\n");
+  expect(call("PUT", "/metadata?key=ab", "12345678"), 200, "metadata updated");
+  expect(call("PUT", "/metadata?key=ab", "12345678901"), 413, "metadata value is too large");
+  expect(call("GET", "/metadata?key=b"), 404, "metadata not found");
+  const std::string page = call("GET", "/metrics").body;
+  for (const char* line : {"mooncake_metadata_keys 1\n", "mooncake_metadata_bytes 10\n",
+                           "mooncake_metadata_requests_total{method=\"GET\"} 1\n",
+                           "mooncake_metadata_requests_total{method=\"PUT\"} 1\n",
+                           "mooncake_metadata_refused_total{method=\"PUT\"} 1\n",
+                           "mooncake_metadata_refused_total{method=\"DELETE\"} 0\n"}) {
+    EXPECT_NE(page.find(line), std::string::npos) << line << page;
+  }
+  service->stop();
+}
+
 }  // namespace
 }  // namespace mooncake::metastore

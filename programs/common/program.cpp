@@ -1,0 +1,73 @@
+#include "common/program.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "base/log.h"
+#include "base/text.h"
+
+namespace mooncake::program {
+
+void ignore_signals_of_calls() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+std::optional<int> help_or_version(std::string_view name, std::span<const Setting> table,
+                                   std::span<const std::string> flags) {
+  for (const std::string& flag : flags) {
+    if (flag == "--help" || flag == "-help" || flag == "-h") {
+      fmt::print("{}", help_text(name, table));
+      return 0;
+    }
+    if (flag == "--version" || flag == "-version") {
+      fmt::print("{} {}\n", name, MOONCAKE_VERSION);
+      return 0;
+    }
+  }
+  return std::nullopt;
+}
+
+void complain(std::string_view name, const Error& error) {
+  fmt::print(stderr, "{}: {}\n", name, error.message());
+}
+
+void apply_log_level(std::string_view level) {
+  using base::LogLevel;
+  const std::string word = base::to_lower(level);
+  base::set_log_level(word == "debug"                         ? LogLevel::kDebug
+                      : word == "info"                        ? LogLevel::kInfo
+                      : word == "warning"                     ? LogLevel::kWarning
+                      : word == "error" || word == "critical" ? LogLevel::kError
+                                                              : LogLevel::kOff);
+}
+
+void log_notices(const Settings& settings) {
+  for (const std::string& notice : settings.notices())
+    base::log_warning("{}", notice);
+}
+
+Error with_way_out(Error error, std::string_view host_flag, std::string_view port_flag) {
+  const bool taken = error.code() == Code::kAddressInUse;
+  return std::move(error).with_context(
+      taken ? fmt::format("-{} (choose another port with -{}=N)", port_flag, port_flag)
+            : fmt::format("-{}, -{}", host_flag, port_flag));
+}
+
+EndSignals::EndSignals() {
+  sigemptyset(&signals_);
+  sigaddset(&signals_, SIGINT);
+  sigaddset(&signals_, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+}
+
+int EndSignals::wait() const {
+  int number = 0;
+  sigwait(&signals_, &number);
+  return number;
+}
+
+}  // namespace mooncake::program
