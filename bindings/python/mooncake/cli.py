@@ -16,6 +16,11 @@ def metadata_server() -> NoReturn:
     _programs.become("mooncake_http_metadata_server", *sys.argv[1:])
 
 
+def transfer_engine_bench() -> NoReturn:
+    """transfer_engine_bench: how fast one engine reads from or writes to another."""
+    _programs.become("transfer_engine_bench", *sys.argv[1:])
+
+
 def command() -> NoReturn:
     """mooncake: the demo and the doctor."""
     _programs.become("mooncake", *sys.argv[1:])

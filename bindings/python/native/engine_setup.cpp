@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mooncake/config.h"
-#include "native/protocols.h"
+#include "transfer/protocols.h"
 
 namespace mooncake::python {
 
@@ -29,7 +29,7 @@ constexpr Setting kSettings[] = {
      .type = SettingType::kChoice,
      .fallback = "tcp",
      .help = "tcp and rdma choose the best path there is",
-     .allowed = kProtocols},
+     .allowed = transfer::kProtocols},
     {.name = "transfer_timeout",
      .type = SettingType::kDuration,
      .fallback = "30s",
@@ -88,7 +88,7 @@ Result<EnginePlan> plan_engine(const EngineTexts& given) {
   const std::string& server = settings.text("metadata_server");
   MC_CHECK(check_metadata_server(server));
   EnginePlan plan;
-  MC_TRY(std::string notice, check_protocol(settings.text("protocol")));
+  MC_TRY(std::string notice, transfer::check_protocol(settings.text("protocol")));
   if (!notice.empty()) {
     if (!given.device_name.empty()) notice += "; '" + given.device_name + "' isn't used";
     plan.notices.push_back(std::move(notice));

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "native/protocols.h"
+#include "transfer/protocols.h"
 
 namespace mooncake::python {
 
@@ -26,7 +26,7 @@ constexpr Setting kOthers[] = {
      .type = SettingType::kChoice,
      .fallback = "tcp",
      .help = "tcp and rdma choose the best path there is",
-     .allowed = kProtocols},
+     .allowed = transfer::kProtocols},
     {.name = "rdma_devices",
      .type = SettingType::kText,
      .fallback = "",
@@ -149,7 +149,7 @@ Result<SetupPlan> plan_setup(SetupTexts given) {
   MC_CHECK(check_metadata_server(settings.text("metadata_server")));
   SetupPlan plan;
   plan.notices = settings.notices();
-  MC_TRY(const std::string notice, check_protocol(settings.text("protocol")));
+  MC_TRY(const std::string notice, transfer::check_protocol(settings.text("protocol")));
   if (!notice.empty()) plan.notices.push_back(notice);
   MC_TRY(plan.options, store_options(settings));
   return plan;

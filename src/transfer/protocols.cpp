@@ -1,11 +1,11 @@
-#include "native/protocols.h"
+#include "transfer/protocols.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-namespace mooncake::python {
+namespace mooncake::transfer {
 
 namespace {
 
@@ -24,4 +24,4 @@ Result<std::string> check_protocol(const std::string& protocol) {
   return fmt::format("protocol: there is no {} here; taking the best path there is", protocol);
 }
 
-}  // namespace mooncake::python
+}  // namespace mooncake::transfer

@@ -6,7 +6,7 @@
 
 #include "mooncake/result.h"
 
-namespace mooncake::python {
+namespace mooncake::transfer {
 
 // All names of the published package, separated by '|': of a kChoice setting.
 inline constexpr std::string_view kProtocols =
@@ -17,4 +17,4 @@ inline constexpr std::string_view kProtocols =
 // of a fast network too. kNotSupported for what needs a device.
 Result<std::string> check_protocol(const std::string& protocol);
 
-}  // namespace mooncake::python
+}  // namespace mooncake::transfer
