@@ -13,8 +13,8 @@ struct Options {
   int timeout_ms = 2000;
 };
 
-// Prints settings with their source, limits of the machine, and which path leads to each peer and
-// why. 0 when nothing is wrong, 1 when something would fail.
+// Prints settings with their source, what the machine allows, which paths lead to memory of each
+// kind, and which to each peer, and why. 0 when nothing is wrong, 1 when something would fail.
 int run(const Options& options);
 
 }  // namespace mooncake::doctor

@@ -15,6 +15,7 @@
 #include "demo_node.h"
 #include "demo_options.h"
 #include "doctor.h"
+#include "doctor_paths.h"
 
 namespace {
 
@@ -56,8 +57,10 @@ void add_demo(CLI::App& app, Command& chosen) {
 }
 
 void add_doctor(CLI::App& app, Command& chosen) {
-  CLI::App* const doctor = app.add_subcommand(
-      "doctor", "Settings with their source, limits of this machine, the path to each peer");
+  CLI::App* const doctor = app.add_subcommand("doctor",
+                                              "Settings with their source, what this machine "
+                                              "allows, the paths to memory of each kind and to "
+                                              "each peer");
   auto options = std::make_shared<doctor::Options>();
   doctor->add_flag("--json", options->json, "one JSON document");
   doctor->add_option("--master", options->master, "Master to ask, host:port")->type_name("ADDRESS");
@@ -67,6 +70,10 @@ void add_doctor(CLI::App& app, Command& chosen) {
       ->capture_default_str()
       ->check(CLI::Range(1, 600'000));
   doctor->callback([options, &chosen] { chosen = [options] { return doctor::run(*options); }; });
+  // The doctor starts one as this, to have somebody to try the paths with.
+  app.add_subcommand("doctor-peer", "")->group("")->callback([&chosen] {
+    chosen = doctor::peer_command;
+  });
 }
 
 int run(int argc, char** argv) {
