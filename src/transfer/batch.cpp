@@ -133,6 +133,7 @@ class BatchRun {
                            Error error);
   Task<bool> fence(Part& part, Transport& transport, const Peer& peer, AttemptId id);
   Task<bool> repeat(Group& group, Part& part, Error error);
+  Task<bool> find_another_way(Segment& segment, Code code);
   // Removes the slices with this code.
   static void take_out(Part& part, Code code);
   void settle_done(Part& part, std::string_view transport);
@@ -466,10 +467,18 @@ Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
     give_up(part, code);
     co_return false;
   }
-  if (code != Code::kTransferFailed) {
-    co_await engine_.find_again(group.segment, deadline_, cancel_);
-  }
-  co_return true;
+  if (code == Code::kTransferFailed) co_return true;
+  const bool leads_on = co_await find_another_way(group.segment, code);
+  if (!leads_on) give_up(part, code);
+  co_return leads_on;
+}
+
+// Where nobody was reached, and the name leads nowhere else, another attempt of this call would
+// only wait its turn: the next call finds a peer that has come back.
+Task<bool> BatchRun::find_another_way(Segment& segment, Code code) {
+  const net::Address asked = segment.peer.address;
+  co_await engine_.find_again(segment, deadline_, cancel_);
+  co_return code != Code::kUnreachable || segment.peer.address != asked;
 }
 
 // Who the peer is, and the keys of the batch's ranges.
@@ -495,7 +504,8 @@ Task<Result<void>> BatchRun::know(Group& group) {
       co_await engine_.env_.executor.sleep_for(pause);
     } else {
       if (++failures >= engine_.max_attempts_) co_return known;
-      co_await engine_.find_again(segment, deadline_, cancel_);
+      const bool leads_on = co_await find_another_way(segment, known.error().code());
+      if (!leads_on) co_return known;
     }
   }
 }

@@ -391,6 +391,23 @@ TEST_P(TransportFaults, FindsAPeerThatCameBack) {
   EXPECT_TRUE(theirs.holds(2));
 }
 
+// Nobody answers any more, and the name leads nowhere else: however often it is asked for, each
+// call waits for one attempt to connect, whose distance to the one before grows to half a second.
+// C20.
+TEST_P(TransportFaults, ADeadPeerCostsEachCallOneAttempt) {
+  Buffer mine(1000, 1), theirs(1000);
+  expose(theirs);
+  ASSERT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kOk);
+  rig_->executor_of("there").freeze();
+  rig_->world().kill("there");
+  EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kConnectionLost);
+  for (int call = 0; call < 20; ++call) {
+    const TimePoint before = rig_->executor().now();
+    EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kUnreachable);
+    EXPECT_LT(rig_->executor().now() - before, 550ms) << call;
+  }
+}
+
 TEST_P(TransportFaults, APartitionEndsAtTheDeadlineAndHeals) {
   Buffer mine(1000, 1), theirs(1000);
   expose(theirs);
