@@ -125,6 +125,37 @@ Task<Answer> greet_and_ask(os::Env env, net::Address to, Ask ask) {
   co_return answer;
 }
 
+// A plain connection to this machine; what comes back by its end, at most `most` bytes of it.
+class RawPeer {
+ public:
+  explicit RawPeer(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  }
+  ~RawPeer() { ::close(fd_); }
+  RawPeer(const RawPeer&) = delete;
+  RawPeer& operator=(const RawPeer&) = delete;
+
+  // The peer may have hung up by then.
+  void send(base::ConstBuffer bytes) const {
+    static_cast<void>(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
+  std::size_t count_until_closed() const {
+    std::byte received[256];
+    ssize_t got = 0;
+    std::size_t total = 0;
+    while ((got = ::recv(fd_, received, sizeof(received), 0)) > 0)
+      total += static_cast<std::size_t>(got);
+    return total;
+  }
+
+ private:
+  const int fd_;
+};
+
 class HostilePeer : public testing::Test {
  protected:
   void SetUp() override {
@@ -241,12 +272,7 @@ TEST_F(HostilePeer, NothingIsServedWithoutAHello) {
   for (const Method method :
        {Method::kRead, Method::kWrite, Method::kFence, Method::kDescribeRegions}) {
     const std::uint64_t before = counters().server.malformed;
-    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_port = htons(engine_->address().port);
-    ::inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
-    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const RawPeer peer(engine_->address().port);
     Ask question;
     question.method = method;
     question.range = wire::Range(secret_.address(), kHuge, 0, 0, 0);
@@ -256,17 +282,32 @@ TEST_F(HostilePeer, NothingIsServedWithoutAHello) {
     header.request_id = 1;
     header.deadline_us = 1'000'000;
     header.payload_length = static_cast<std::uint32_t>(body.size());
-    const net::FrameBytes frame = net::encode(header);
-    ASSERT_EQ(::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(frame.size()));
-    static_cast<void>(::send(fd, body.data(), body.size(), MSG_NOSIGNAL));
-    std::byte received[256];
-    ssize_t got = 0, total = 0;
-    while ((got = ::recv(fd, received, sizeof(received), 0)) > 0)
-      total += got;
-    EXPECT_LE(total, 200) << "an error at most";
-    ::close(fd);
+    peer.send(net::encode(header));
+    peer.send(body);
+    EXPECT_LE(peer.count_until_closed(), 200u) << "an error at most";
     EXPECT_EQ(counters().server.malformed, before + 1);
+  }
+}
+
+// The published data plane knows no hello and no key: a header names an address, and is believed.
+// Here it opens nothing, of either version, however large the size: the connection is closed
+// without a byte, and counted.
+TEST_F(HostilePeer, HeadersOfThePublishedFramingOpenNothing) {
+  for (const std::uint8_t opcode : {0x00, 0x01, 0x80, 0x81}) {
+    for (const std::uint64_t size : {std::uint64_t{4096}, kHuge, ~std::uint64_t{0}}) {
+      for (const std::uint64_t address : {secret_.address(), open_.address()}) {
+        const std::uint64_t before = counters().server.malformed;
+        const RawPeer peer(engine_->address().port);
+        std::byte header[24] = {};
+        std::memcpy(header, &size, sizeof size);
+        std::memcpy(header + 8, &address, sizeof address);
+        header[16] = std::byte{opcode};
+        peer.send(header);
+        peer.send(net::Bytes(4096, std::byte{'x'}));
+        EXPECT_EQ(peer.count_until_closed(), 0u);
+        EXPECT_EQ(counters().server.malformed, before + 1);
+      }
+    }
   }
 }
 
