@@ -50,6 +50,9 @@ class PeerProcess:
         self.process.send_signal(signal.SIGSTOP)
         os.waitpid(self.process.pid, os.WUNTRACED)  # all its threads have stopped
 
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

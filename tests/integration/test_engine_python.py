@@ -337,14 +337,16 @@ def test_c1_many_blocks_between_processes(forced: str, monkeypatch: pytest.Monke
         assert (mine.bytes == before).all()
 
 
-@pytest.mark.parametrize("forced", ["0", "1"])
+@pytest.mark.parametrize("forced, managed", [("0", False), ("0", True), ("1", False)],
+                         ids=["process_vm", "mapped", "tcp"])
 @pytest.mark.parametrize("count", [3000, 40_000, 200_000])
-def test_c25_very_many_pieces(count: int, forced: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_c25_very_many_pieces(count: int, forced: str, managed: bool,
+                              monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MC_FORCE_TCP", forced)
     size, room = 4096, 8192  # of pieces: the rest go over them again
     one = opened()
     mine = Memory(one, room * size)
-    with PeerProcess(room * size) as peer:
+    with PeerProcess(room * size, managed=managed) as peer:
         places = numpy.arange(count, dtype=numpy.int64) % room * size
         lengths = numpy.full(count, size, dtype=numpy.int64)
         assert one.batch_transfer_sync_write(
