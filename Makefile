@@ -4,7 +4,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PRESET ?= dev
 PYTHON := build/venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo build test test-slow simulate bench compare format lint clean
+.PHONY: help setup setup-slow demo build test test-slow simulate soak bench compare format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,6 +32,11 @@ test-slow: setup-slow ## sanitizers, fuzzers, more seeds, slow tests
 
 simulate: setup ## 10 000 seeds of the cluster simulation (MOONCAKE_SIM_SEEDS=n for another number)
 	@MOONCAKE_SIM_SEEDS=$${MOONCAKE_SIM_SEEDS:-10000} $(PYTHON) tools/run_tests.py simulate $(ARGS)
+
+soak: setup ## 10 minutes of transfers among processes that are killed and stopped: make soak ARGS="--seconds 60"
+	@cmake --preset $(PRESET) >&2
+	@cmake --build --preset $(PRESET) -j $(JOBS) --target _native >&2
+	@PYTHONPATH=build/$(PRESET)/python $(PYTHON) tests/soak/soak.py $(ARGS)
 
 bench: setup ## build and run the benchmarks: make bench ARGS="--benchmark_filter=frame"
 	@cmake --preset release >&2
