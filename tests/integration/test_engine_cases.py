@@ -15,7 +15,7 @@ from engine_peer import PeerProcess
 from mooncake.engine import TransferEngine
 
 MEBIBYTE = 1 << 20
-LARGE = 256 * MEBIBYTE  # takes long enough to be stopped in the middle
+LARGE = 128 * MEBIBYTE  # takes long enough to be stopped in the middle
 DEADLINE = 5.0  # seconds, the shortest there is; a byte adds a nanosecond
 SLACK = 10.0  # of a machine with other things to do
 
@@ -192,7 +192,7 @@ def test_c23_c32_a_write_that_timed_out_takes_nothing_more_from_its_source(
     got = numpy.frombuffer(stuck_peer.read(0, LARGE), dtype=numpy.uint8)
     assert (got[:4096] == 3).all()
     assert not (got == 2).any(), "a byte written after the call had returned"
-    assert set(numpy.unique(got)) <= {0, 1, 3}
+    assert ((got == 0) | (got == 1) | (got == 3)).all()
 
 
 @pytest.mark.parametrize("managed", [False, True], ids=["process_vm", "mapped"])
@@ -232,4 +232,4 @@ def test_c32_after_a_batch_that_failed_its_source_is_ours(
             mine[:] = 2
         assert engine.transfer_sync_read(peer.name, mine.ctypes.data, peer.address, 10) == 0
         got = numpy.frombuffer(peer.read(0, count * size), dtype=numpy.uint8)
-        assert set(numpy.unique(got)) <= {0, 1}, "a byte written after the call had returned"
+        assert ((got == 0) | (got == 1)).all(), "a byte written after the call had returned"

@@ -6,6 +6,7 @@ a small program of its own and looks at its end.
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -256,6 +257,18 @@ for _ in range(20):
 assert store.put("a", b"x") == 0 and store.get("a") == b"x"
 """)
     assert done.returncode == 0, done.stderr
+
+
+SCRIPTS = re.findall(r'^(\w+) = "mooncake\.cli:(\w+)"$',
+                     (pathlib.Path(__file__).parents[2] / "pyproject.toml").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name, function", SCRIPTS)
+def test_console_scripts_become_the_programs_of_their_names(name: str, function: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"from mooncake import cli; cli.{function}()", "--version"],
+        capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and done.stdout.startswith(f"{name} "), done
 
 
 def test_the_entry_points_become_the_programs() -> None:

@@ -2,7 +2,9 @@
 over every path; its lines, which scripts read; and that what it says it moved has been moved: the initiator looks at every
 byte, and so does an engine of this process that reads the target's memory."""
 
+import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -123,6 +125,23 @@ def test_what_is_wrong_is_named(flags: tuple[str, ...], status: int, words: list
     done = initiate("127.0.0.1:1", *flags)
     assert done.returncode == status and done.stderr.count("\n") == 1, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_flags_and_defaults_are_those_of_the_published_program() -> None:
+    surface = pathlib.Path(__file__).parent.parent / "compat" / "surface.json"
+    published = json.loads(surface.read_text())["programs"]["transfer_engine_bench"]
+    # The one of the machine where the surface was taken: the host's name.
+    del published["local_server_name"]
+    text = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, timeout=20).stdout
+    served = dict(re.findall(r"^  --(\w+)  .*, default (\S+)$", text, re.MULTILINE))
+    ignored = set(text.partition("Accepted and ignored:")[2].split())
+    for name, flag in published.items():
+        assert name in ignored or served[name] == flag["default"], name
+    # All of them at once, each at its default, but for who is asked.
+    flags = [f"--{name}={flag['default']}" for name, flag in published.items()]
+    done = initiate("127.0.0.1:1", *flags, "--metadata_server=P2PHANDSHAKE",
+                    "--segment_id=127.0.0.1:1", "--buffer_size=1mb", "--threads=1")
+    assert done.returncode == 1 and "segment_id" in done.stderr, done.stderr
 
 
 def test_a_target_with_less_memory_is_an_error_that_names_it(target: Target) -> None:
