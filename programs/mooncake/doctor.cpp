@@ -100,8 +100,8 @@ int run(const Options& options) {
   for (Settings::Row& row : report.settings) {
     if (row.name == "cluster_secret" && !row.value.empty()) row.value = "(set)";
   }
-  // It inherits what we are allowed, and its memory is another process's.
-  const Result<TestPeer> other = TestPeer::start();
+  // Before there are threads, which then leave its signals alone.
+  const auto cluster = demo::Cluster::create();
   report.machine = look_at_machine();
   report.shared_memory = look_at_shared_memory();
 
@@ -112,7 +112,7 @@ int run(const Options& options) {
     fmt::print(stderr, "mooncake doctor: no engine can be started: {}\n", engine.error().message());
     return 1;
   }
-  report.paths = look_at_paths(other, **engine, transfer);
+  report.paths = look_at_paths(cluster, **engine);
   report.peers.push_back(look_at_master((*engine)->runtime(), settings->text("master_server_addr"),
                                         transfer.cluster_secret, options.timeout_ms));
   Peer self = look_at_peer(**engine, (*engine)->local_name(), options.timeout_ms);

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <optional>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "common/program.h"
 #include "mooncake/store.h"
 #include "net/runtime.h"
 #include "os/run_blocking.h"
@@ -21,9 +19,9 @@ namespace {
 
 constexpr std::size_t kSize = 4096;
 constexpr std::chrono::seconds kTimeout{5};
-constexpr std::chrono::seconds kStartTime{10};
+constexpr std::chrono::seconds kTrialTime{30};  // of all that the other process does
 
-// One transfer of each, over whatever way the engine takes.
+// One transfer, over whatever way the engine takes.
 struct Trial {
   std::string way;    // empty: none
   std::string error;  // then
@@ -74,7 +72,7 @@ base::Task<std::vector<transfer::Engine::PathChoice>> ask_paths(transfer::Engine
   co_return engine->paths(peer);
 }
 
-// What the engine says of shared memory to this peer, when it does not use it.
+// Why the engine shares no memory with this peer; empty when it does.
 std::string why_not_shared(TransferEngine& engine, const std::string& peer) {
   const auto target = engine.open_segment(peer, kTimeout);
   if (!target) return target.error().message();
@@ -82,7 +80,7 @@ std::string why_not_shared(TransferEngine& engine, const std::string& peer) {
       os::run_blocking(engine.runtime().env().executor, ask_paths(&engine.engine(), *target));
   for (const auto& choice : choices.value_or(std::vector<transfer::Engine::PathChoice>())) {
     if (choice.transport == "shm" && !choice.usable) return choice.reason;
-    if (choice.transport == "shm") return "the kernel refuses it";
+    if (choice.transport == "shm") return "";
   }
   return "sockets only are asked for (MC_FORCE_TCP)";
 }
@@ -100,68 +98,113 @@ MemoryPaths ranked(std::string memory, std::vector<Path> paths) {
   return {std::move(memory), std::move(paths)};
 }
 
-}  // namespace
-
-int peer_command() {
-  const program::EndSignals ends;
-  SettingInputs inputs;
-  inputs.environment = process_environment(store_settings());
-  const auto settings = Settings::resolve(store_settings(), inputs);
-  TransferOptions options;
-  if (settings) options.cluster_secret = settings->text("cluster_secret");
-  const auto engine = TransferEngine::create(options);
-  if (!engine) return program::kExitFailed;
-  const auto pool = (*engine)->allocate_memory(kSize);
-  std::vector<char> plain(kSize);
-  if (!pool || !(*engine)->register_memory(plain.data(), plain.size())) {
-    return program::kExitFailed;
-  }
-  fmt::print("{} {} {}\n", (*engine)->local_name(), reinterpret_cast<std::uintptr_t>(*pool),
-             reinterpret_cast<std::uintptr_t>(plain.data()));
-  std::fflush(stdout);
-  ends.wait();
-  return 0;
+nlohmann::json to_json(const Trial& trial) {
+  return {{"way", trial.way}, {"error", trial.error}, {"us", trial.microseconds}};
 }
 
-Result<TestPeer> TestPeer::start() {
-  TestPeer peer;
-  MC_TRY(peer.cluster_, demo::Cluster::create());
+Trial trial_from(const nlohmann::json& told) {
+  return {told.at("way"), told.at("error"), told.at("us")};
+}
+
+// All that the other process has found out.
+struct Trials {
+  Trial mapped, copied, sent;
+  std::string unshared;
+};
+
+Result<Trials> parse_trials(const std::string& line) {
+  try {
+    const auto told = nlohmann::json::parse(line);
+    return Trials{trial_from(told.at("mapped")), trial_from(told.at("copied")),
+                  trial_from(told.at("sent")), told.at("unshared")};
+  } catch (const nlohmann::json::exception&) {
+    return fail(Code::kProtocolError, "doctor-peer said '" + line + "'");
+  }
+}
+
+Result<Trials> ask_other_process(demo::Cluster& cluster, const Offered& offered) {
   demo::ProgramSpec spec;
   spec.name = "doctor-peer";
   spec.path = "/proc/self/exe";
-  spec.arguments = {"doctor-peer"};
-  MC_TRY(const std::size_t child, peer.cluster_->spawn(spec));
-  const demo::Time until = std::chrono::steady_clock::now() + kStartTime;
+  spec.arguments = {"doctor-peer", offered.name, std::to_string(offered.pool),
+                    std::to_string(offered.plain)};
+  MC_TRY(const std::size_t child, cluster.spawn(spec));
+  const demo::Time until = std::chrono::steady_clock::now() + kTrialTime;
   for (;;) {
-    MC_TRY(const auto events, peer.cluster_->wait(until));
-    for (const auto& [from, line] : events.lines) {
-      std::istringstream words(line);
-      if (words >> peer.name_ >> peer.pool_ >> peer.plain_) return peer;
-    }
-    if (!events.ended.empty()) return fail(Code::kNotReady, peer.cluster_->obituary(child));
+    MC_TRY(const auto events, cluster.wait(until));
+    for (const auto& [from, line] : events.lines)
+      return parse_trials(line);
+    if (!events.ended.empty()) return fail(Code::kNotReady, cluster.obituary(child));
     if (events.signal != 0) return fail(Code::kCancelled, "interrupted");
-    if (events.empty()) return fail(Code::kDeadlineExceeded, "doctor-peer does not start");
+    if (events.empty()) return fail(Code::kDeadlineExceeded, "doctor-peer says nothing");
   }
 }
 
-std::vector<MemoryPaths> look_at_paths(const Result<TestPeer>& peer, TransferEngine& engine,
-                                       const TransferOptions& options) {
-  Trial mapped, copied, sent;
-  std::string unshared;
-  TransferOptions tcp = options;
-  tcp.path = "tcp";
-  const auto sockets = peer ? TransferEngine::create(tcp) : fail(peer.error());
-  if (peer && sockets) {
-    mapped = try_way(engine, peer->name(), peer->pool());
-    copied = try_way(engine, peer->name(), peer->plain());
-    unshared = why_not_shared(engine, peer->name());
-    sent = try_way(**sockets, peer->name(), peer->plain());
+Result<Trials> try_all(const Result<std::unique_ptr<demo::Cluster>>& cluster,
+                       TransferEngine& engine) {
+  if (!cluster) return fail(cluster.error());
+  MC_TRY(void* const pool, engine.allocate_memory(kSize));
+  std::vector<char> plain(kSize);
+  MC_CHECK(engine.register_memory(plain.data(), plain.size()));
+  Offered offered;
+  offered.name = engine.local_name();
+  offered.pool = reinterpret_cast<std::uintptr_t>(pool);
+  offered.plain = reinterpret_cast<std::uintptr_t>(plain.data());
+  auto told = ask_other_process(**cluster, offered);
+  (*cluster)->kill_all();  // it touches nothing any more
+  MC_CHECK(engine.unregister_memory(plain.data()));
+  MC_CHECK(engine.free_memory(pool));
+  return told;
+}
+
+Result<std::unique_ptr<TransferEngine>> open_engine(const char* path) {
+  SettingInputs inputs;
+  inputs.environment = process_environment(store_settings());
+  MC_TRY(const Settings settings, Settings::resolve(store_settings(), inputs));
+  TransferOptions options;
+  options.cluster_secret = settings.text("cluster_secret");
+  options.path = path;
+  return TransferEngine::create(options);
+}
+
+}  // namespace
+
+int peer_command(const Offered& offered) {
+  const auto best = open_engine("auto");
+  const auto sockets = open_engine("tcp");
+  Trials trials;
+  if (best && sockets) {
+    trials.mapped = try_way(**best, offered.name, offered.pool);
+    trials.copied = try_way(**best, offered.name, offered.plain);
+    trials.unshared = why_not_shared(**best, offered.name);
+    trials.sent = try_way(**sockets, offered.name, offered.plain);
   } else {
-    mapped.error = copied.error = sent.error = sockets.error().message();
+    const std::string error = (best ? sockets : best).error().message();
+    trials.mapped.error = trials.copied.error = trials.sent.error = error;
   }
-  const Path by_mapping = tried("shm", mapped, unshared);
-  const Path by_kernel = tried("process_vm", copied, unshared);
-  const Path by_socket = tried("tcp", sent, "no connection");
+  const nlohmann::json told = {{"mapped", to_json(trials.mapped)},
+                               {"copied", to_json(trials.copied)},
+                               {"sent", to_json(trials.sent)},
+                               {"unshared", trials.unshared}};
+  fmt::print("{}\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return 0;
+}
+
+std::vector<MemoryPaths> look_at_paths(const Result<std::unique_ptr<demo::Cluster>>& cluster,
+                                       TransferEngine& engine) {
+  Result<Trials> told = try_all(cluster, engine);
+  if (!told) {
+    Trials none;
+    none.mapped.error = none.copied.error = none.sent.error = told.error().message();
+    told = std::move(none);
+  }
+  const std::string& unshared = told->unshared;
+  const Path by_mapping =
+      tried("shm", told->mapped, unshared.empty() ? "its pool could not be mapped" : unshared);
+  const Path by_kernel =
+      tried("process_vm", told->copied,
+            unshared.empty() ? "the kernel refuses it (see Yama ptrace_scope)" : unshared);
+  const Path by_socket = tried("tcp", told->sent, "no connection");
   const Path no_mapping{"shm", false, "only memory of pools is mapped"};
   const char* const elsewhere = "it is on another host";
   return {ranked("memory of a pool, on this host", {by_mapping, by_kernel, by_socket}),

@@ -13,29 +13,20 @@
 
 namespace mooncake::doctor {
 
-// What that process does: offers memory of both kinds, says where on stdout, and waits for its
-// end.
-int peer_command();
-
-// That process, from the other side.
-class TestPeer {
- public:
-  // Before this process has threads: signals are held back while it lives.
-  static Result<TestPeer> start();
-
-  const std::string& name() const { return name_; }
-  std::uint64_t pool() const { return pool_; }
-  std::uint64_t plain() const { return plain_; }
-
- private:
-  std::unique_ptr<demo::Cluster> cluster_;
-  std::string name_;
-  std::uint64_t pool_ = 0, plain_ = 0;  // addresses there
+// Where memory of both kinds lies in the doctor's process.
+struct Offered {
+  std::string name;  // of its engine
+  std::uint64_t pool = 0;
+  std::uint64_t plain = 0;
 };
 
-// For memory of a pool, any other memory, and memory on another host. `engine` chooses as its
-// settings say.
-std::vector<MemoryPaths> look_at_paths(const Result<TestPeer>& peer, TransferEngine& engine,
-                                       const TransferOptions& options);
+// What that process does: reads from there over each path, and says how it went on stdout. Yama
+// lets a parent copy from its children; this way round the two are strangers.
+int peer_command(const Offered& offered);
+
+// For memory of a pool, any other memory, and memory on another host. The cluster was made before
+// this process had threads.
+std::vector<MemoryPaths> look_at_paths(const Result<std::unique_ptr<demo::Cluster>>& cluster,
+                                       TransferEngine& engine);
 
 }  // namespace mooncake::doctor

@@ -71,9 +71,13 @@ void add_doctor(CLI::App& app, Command& chosen) {
       ->check(CLI::Range(1, 600'000));
   doctor->callback([options, &chosen] { chosen = [options] { return doctor::run(*options); }; });
   // The doctor starts one as this, to have somebody to try the paths with.
-  app.add_subcommand("doctor-peer", "")->group("")->callback([&chosen] {
-    chosen = doctor::peer_command;
-  });
+  CLI::App* const peer = app.add_subcommand("doctor-peer", "")->group("");
+  auto offered = std::make_shared<doctor::Offered>();
+  peer->add_option("name", offered->name)->required();
+  peer->add_option("pool", offered->pool)->required();
+  peer->add_option("plain", offered->plain)->required();
+  peer->callback(
+      [offered, &chosen] { chosen = [offered] { return doctor::peer_command(*offered); }; });
 }
 
 int run(int argc, char** argv) {
