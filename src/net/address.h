@@ -12,7 +12,9 @@
 namespace mooncake::net {
 
 struct Address {
-  std::string host;  // name or literal, IPv6 without brackets, scope kept ("fe80::1%eth0")
+  // Name or literal, IPv6 without brackets, scope kept ("fe80::1%eth0"). "@name": a Unix socket
+  // of this host, without a port; our own choice alone, parse_address() never gives one.
+  std::string host;
   std::uint16_t port = 0;
 
   // Constructors, since GCC 12 destroys aggregates twice when they are temporaries in a co_await.

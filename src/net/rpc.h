@@ -158,6 +158,8 @@ class RpcClient {
   virtual void forget_failures() = 0;
 
   virtual bool connected() const = 0;
+  // No call is under way.
+  virtual bool idle() const = 0;
   virtual void on_disconnect(std::function<void()> callback) = 0;
   // Fails what is in flight with kCancelled. Await it before destruction.
   virtual Task<void> stop() = 0;

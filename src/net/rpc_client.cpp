@@ -128,6 +128,7 @@ class Client final : public RpcClient {
   void cancel_calls() override;
   void forget_failures() override;
   bool connected() const override { return link_ && !link_->channel->closed(); }
+  bool idle() const override { return callers_ == 0; }
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }

@@ -1,4 +1,4 @@
-// TCP: names and literals to sockets, sockets to channels.
+// TCP and Unix sockets: names and literals to sockets, sockets to channels.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -10,6 +10,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <exception>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace mooncake::net {
 namespace {
 
 using boost::asio::ip::tcp;
+using local = boost::asio::local::stream_protocol;
 using boost::system::error_code;
 using Endpoints = std::vector<tcp::endpoint>;
 
@@ -56,6 +58,36 @@ Error unreachable(const Address& address, const error_code& error) {
   return Error(Code::kUnreachable, to_string(address) + ": " + error.message());
 }
 
+// Unix sockets have no window that grows by itself; the kernel takes what its limit allows.
+constexpr int kUnixSendBuffer = 4 << 20;
+
+bool is_unix(const Address& address) { return address.host.starts_with('@'); }
+
+// Abstract: the name follows a zero byte.
+local::endpoint unix_endpoint(const Address& address) {
+  std::string name = address.host;
+  name.front() = '\0';
+  return local::endpoint(name);
+}
+
+Result<std::unique_ptr<Channel>> channel_of(Reactor& reactor, local::socket socket) {
+  PeerInfo peer;
+  peer.address = "unix socket";
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  const int native = socket.native_handle();
+  if (::getsockopt(native, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0) {
+    peer.pid = credentials.pid;
+  }
+  close_on_exec(native);
+  set_option(native, SOL_SOCKET, SO_SNDBUF, kUnixSendBuffer);
+  try {
+    return make_socket_channel(reactor, socket.release(), AF_UNIX, std::move(peer));
+  } catch (const std::exception& e) {
+    return fail(Code::kSystemCall, std::string("socket: ") + e.what());
+  }
+}
+
 Result<std::unique_ptr<Channel>> channel_of(Reactor& reactor, tcp::socket socket) {
   error_code error;
   const tcp::endpoint remote = socket.remote_endpoint(error);
@@ -79,9 +111,13 @@ struct Outcome {
   void set(const error_code& error, T value) { done.set({error, std::move(value)}); }
 };
 
+template <typename Protocol>
 class SocketListener final : public Listener {
  public:
-  SocketListener(Reactor& reactor, tcp::acceptor acceptor, Address address)
+  using Acceptor = typename Protocol::acceptor;
+  using Socket = typename Protocol::socket;
+
+  SocketListener(Reactor& reactor, Acceptor acceptor, Address address)
       : state_(std::make_shared<State>(reactor, std::move(acceptor))),
         address_(std::move(address)) {}
   ~SocketListener() override { close(); }
@@ -97,10 +133,10 @@ class SocketListener final : public Listener {
 
  private:
   struct State {
-    State(Reactor& reactor_, tcp::acceptor acceptor_)
+    State(Reactor& reactor_, Acceptor acceptor_)
         : reactor(reactor_), acceptor(std::move(acceptor_)) {}
     Reactor& reactor;
-    tcp::acceptor acceptor;
+    Acceptor acceptor;
     std::shared_ptr<Outcome<bool>> waiter;
     bool closed = false;
   };
@@ -111,9 +147,11 @@ class SocketListener final : public Listener {
   const Address address_;
 };
 
-Task<Result<std::unique_ptr<Channel>>> SocketListener::accept_next(std::shared_ptr<State> state) {
+template <typename Protocol>
+Task<Result<std::unique_ptr<Channel>>> SocketListener<Protocol>::accept_next(
+    std::shared_ptr<State> state) {
   while (!state->closed) {
-    auto socket = std::make_shared<tcp::socket>(state->acceptor.get_executor());
+    auto socket = std::make_shared<Socket>(state->acceptor.get_executor());
     auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
     state->waiter = outcome;
     state->acceptor.async_accept(*socket, [state, socket, outcome](const error_code& error) {
@@ -144,6 +182,8 @@ class SocketNetwork final : public Network {
   Task<Result<std::unique_ptr<Channel>>> connect_to(tcp::endpoint endpoint, Address name,
                                                     base::TimePoint deadline);
   Result<std::unique_ptr<Listener>> listen_on(const tcp::endpoint& endpoint, const Address& at);
+  Result<std::unique_ptr<Channel>> connect_unix(const Address& to);
+  Result<std::unique_ptr<Listener>> listen_unix(const Address& at);
 
   Reactor& reactor_;
 };
@@ -200,6 +240,7 @@ Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect_to(tcp::endpoint e
 Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect(Address to,
                                                               base::TimePoint deadline) {
   if (deadline <= reactor_.now()) co_return fail(too_late(to, "connect to"));
+  if (is_unix(to)) co_return connect_unix(to);
   MC_CO_TRY(const Endpoints endpoints, co_await resolve(to, deadline));
   Error last(Code::kUnreachable, to_string(to) + ": the name has no address");
   for (const tcp::endpoint& endpoint : endpoints) {
@@ -214,6 +255,7 @@ Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect(Address to,
 // Resolves a name on the spot: servers listen at their start, on literals or names of their own
 // host.
 Result<std::unique_ptr<Listener>> SocketNetwork::listen(const Address& at) {
+  if (is_unix(at)) return listen_unix(at);
   error_code error;
   const auto literal = boost::asio::ip::make_address(at.host, error);
   if (!error) return listen_on(tcp::endpoint(literal, at.port), at);
@@ -253,8 +295,33 @@ Result<std::unique_ptr<Listener>> SocketNetwork::listen_on(const tcp::endpoint& 
   if (error) {
     return fail(Code::kSystemCall, fmt::format("listen on {}: {}", to_string(at), error.message()));
   }
-  return std::make_unique<SocketListener>(reactor_, std::move(acceptor),
-                                          Address(at.host, bound.port()));
+  return std::make_unique<SocketListener<tcp>>(reactor_, std::move(acceptor),
+                                               Address(at.host, bound.port()));
+}
+
+// Done at once, or not: a full queue of a Unix socket does not make one wait.
+Result<std::unique_ptr<Channel>> SocketNetwork::connect_unix(const Address& to) {
+  local::socket socket(io());
+  error_code error;
+  socket.open(local(), error);
+  if (!error) socket.non_blocking(true, error);
+  if (!error) (void)socket.connect(unix_endpoint(to), error);
+  if (error) return fail(unreachable(to, error));
+  return channel_of(reactor_, std::move(socket));
+}
+
+Result<std::unique_ptr<Listener>> SocketNetwork::listen_unix(const Address& at) {
+  local::acceptor acceptor(io());
+  error_code error;
+  acceptor.open(local(), error);
+  if (!error) close_on_exec(acceptor.native_handle());
+  if (!error) acceptor.bind(unix_endpoint(at), error);
+  if (!error) acceptor.listen(boost::asio::socket_base::max_listen_connections, error);
+  if (error == boost::asio::error::address_in_use) return fail(Code::kAddressInUse, at.host);
+  if (error) {
+    return fail(Code::kSystemCall, fmt::format("listen on {}: {}", at.host, error.message()));
+  }
+  return std::make_unique<SocketListener<local>>(reactor_, std::move(acceptor), at);
 }
 
 }  // namespace

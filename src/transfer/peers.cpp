@@ -1,6 +1,12 @@
 #include "transfer/peers.h"
 
+#include <chrono>
+
 namespace mooncake::transfer {
+
+namespace {
+constexpr base::Duration kLookInterval = std::chrono::milliseconds(10);
+}
 
 net::RpcClient& PeerClients::client(const net::Address& peer, std::uint32_t which) {
   auto& client = clients_[{peer, which}];
@@ -19,9 +25,25 @@ void PeerClients::forget_failures(const net::Address& peer) {
   }
 }
 
+void PeerClients::retire(const net::Address& peer) {
+  for (auto it = clients_.lower_bound({peer, kControl + 1});
+       it != clients_.end() && it->first.first == peer;) {
+    retiring_.start(end(std::move(it->second)));
+    it = clients_.erase(it);
+  }
+}
+
+base::Task<void> PeerClients::end(std::unique_ptr<net::RpcClient> client) {
+  while (!client->idle() && !stopping_)
+    co_await env_.executor.sleep_for(kLookInterval);
+  co_await client->stop();
+}
+
 base::Task<void> PeerClients::stop() {
+  stopping_ = true;
   for (auto& [which, client] : clients_)
     co_await client->stop();
+  co_await retiring_.join();
 }
 
 }  // namespace mooncake::transfer

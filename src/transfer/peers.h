@@ -27,6 +27,10 @@ class PeerClients {
   // The peer is said to be there again: it is connected to at once.
   void forget_failures(const net::Address& peer);
 
+  // Nobody will call at this address again: its connections for data end, after the calls that are
+  // under way.
+  void retire(const net::Address& peer);
+
   // Ends all calls with kCancelled, those under way and those to come. Await it before destruction.
   base::Task<void> stop();
 
@@ -34,9 +38,13 @@ class PeerClients {
   static constexpr std::uint32_t kControl = 0;
   net::RpcClient& client(const net::Address& peer, std::uint32_t which);
 
+  base::Task<void> end(std::unique_ptr<net::RpcClient> client);
+
   const os::Env env_;
   const net::Identity identity_;
   std::map<std::pair<net::Address, std::uint32_t>, std::unique_ptr<net::RpcClient>> clients_;
+  base::TaskGroup retiring_;
+  bool stopping_ = false;
 };
 
 }  // namespace mooncake::transfer

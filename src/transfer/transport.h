@@ -138,6 +138,7 @@ struct TransportContext {
   PeerClients& peers;      // connections to other engines
   TransportCounters& counters;
   std::uint32_t lanes;  // connections for data to one peer, for those that have such
+  bool serves;          // peers may connect to this engine
 };
 
 // One row of the built-in table.

@@ -1,16 +1,20 @@
 #include "rig.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace mooncake::transfer {
 
 Engine& Rig::start_engine(Host& host, const std::string& name, std::uint16_t port,
-                          const std::string& secret) {
+                          const std::string& secret, std::vector<std::string> transports,
+                          bool knows_host) {
   EngineOptions options;
   options.identity.role = "engine";
   options.identity.name = name;
   options.identity.incarnation = static_cast<base::Incarnation>(base::secure_random() | 1);
   options.identity.cluster_secret = secret;
+  if (knows_host) options.identity.boot_id = base::boot_id();
+  options.transports = std::move(transports);
   options.listen = listen_at(name);
   options.listen.port = port;
   auto engine = host.run(Engine::start(host.env(), std::move(options)));
@@ -105,6 +109,33 @@ std::byte pattern(std::uint64_t seed, std::size_t at) {
 }
 
 }  // namespace
+
+Buffer::Buffer(std::size_t size, std::uint64_t seed) {
+  memory::Pool::Options options;
+  options.size = std::max<std::size_t>(size, 1);
+  options.name = "test-buffer";
+  auto pool = memory::Pool::create(options);
+  if (!pool) {
+    ADD_FAILURE() << pool.error().message();
+    std::abort();
+  }
+  pool_ = *std::move(pool);
+  bytes_ = pool_->bytes().first(size);
+  if (seed != 0) fill(seed);
+}
+
+Buffer::Buffer(const Buffer& other) : Buffer(other.size()) {
+  std::ranges::copy(other.bytes_, bytes_.begin());
+}
+
+Buffer::~Buffer() {
+  if (shared_in_) shared_in_->unshare_pool(*pool_);
+}
+
+void Buffer::share(memory::Registry& registry) {
+  shared_in_ = &registry;
+  registry.share_pool(*pool_);
+}
 
 void Buffer::fill(std::uint64_t seed, std::size_t offset, std::size_t size) {
   for (std::size_t i = offset; i < offset + size; ++i)

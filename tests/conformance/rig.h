@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "memory/pool.h"
 #include "net/runtime.h"
 #include "net/sim_network.h"
 #include "os/run_blocking.h"
@@ -52,9 +53,11 @@ class Rig {
   virtual Host& host(const std::string& name) = 0;
   virtual net::Address listen_at(const std::string& host) const = 0;
 
-  // An engine on this host; stopped and destroyed with the rig at the latest.
+  // An engine on this host; stopped and destroyed with the rig at the latest. One that knows its
+  // host finds that others live there, too.
   Engine& start_engine(Host& host, const std::string& name, std::uint16_t port = 0,
-                       const std::string& secret = "");
+                       const std::string& secret = "", std::vector<std::string> transports = {},
+                       bool knows_host = false);
   void stop_engine(Engine& engine);
   void stop_all();
 
@@ -105,16 +108,23 @@ class SocketRig final : public Rig {
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 
-// Memory with a pattern, page-aligned.
+// Memory with a pattern, in a pool of its own.
 class Buffer {
  public:
-  explicit Buffer(std::size_t size, std::uint64_t seed = 0) : bytes_(size) { fill(seed); }
+  explicit Buffer(std::size_t size, std::uint64_t seed = 0);
+  Buffer(const Buffer& other);
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  // Peers of this host may map it, until its end, which the registry outlives.
+  void share(memory::Registry& registry);
+
   std::uint64_t address() const { return reinterpret_cast<std::uint64_t>(bytes_.data()); }
   std::size_t size() const { return bytes_.size(); }
   std::byte* data() { return bytes_.data(); }
   std::span<std::byte> span() { return bytes_; }
   std::span<std::byte> sub(std::size_t offset, std::size_t size) {
-    return std::span(bytes_).subspan(offset, size);
+    return bytes_.subspan(offset, size);
   }
   // Seed 0: zeros.
   void fill(std::uint64_t seed) { fill(seed, 0, bytes_.size()); }
@@ -123,7 +133,9 @@ class Buffer {
   bool holds(std::uint64_t seed, std::size_t offset, std::size_t size) const;
 
  private:
-  std::vector<std::byte> bytes_;
+  std::unique_ptr<memory::Pool> pool_;
+  std::span<std::byte> bytes_;
+  memory::Registry* shared_in_ = nullptr;
 };
 
 // One request of a batch, with the local buffers that it points to.
