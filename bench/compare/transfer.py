@@ -224,9 +224,41 @@ def measure_registration(options, build):
     return rows
 
 
+def measure_life(options, build):
+    """Beside the transfers: opening an engine, the first way through a peer's memory, idling."""
+    stock = peer_python("stock")
+    ours = {"PYTHONPATH": str(build / "python")}
+    kinds = [("ours, mapped", ours, "managed"), ("ours, any", ours, "any"),
+             ("stock", {}, "managed")]
+    rows = {name: [] for name, _, _ in kinds}
+    for _ in range(options.repeat):
+        for name, environment, memory in kinds:
+            side = Side(name, "mooncake", stock, environment, memory=memory)
+            try:
+                side.start()
+                found = side.ask(side.target, do="opened")
+                side.ask(side.initiator, do="fill", seed=1)  # its own pages are there
+                found |= side.ask(side.initiator, do="passes", piece=MIB)
+                found["idle"] = side.ask(side.target, do="idle", seconds=1.0)["share"]
+                rows[name].append(found)
+            finally:
+                side.stop()
+    print("\nlife of an engine (medians)")
+    result = {}
+    for name, found in rows.items():
+        row = {key: statistics.median(f[key] for f in found) for key in found[0]}
+        row["ratio"] = statistics.median(f["first"] / f["second"] for f in found)
+        result[name] = row
+        print(f"  {name:14} open {row['open_ms']:7.1f} ms  memory of 128 MiB "
+              f"{row['allocate_ms']:7.1f} ms  first pass {row['first']:6.2f} GB/s, second "
+              f"{row['second']:6.2f}, first/second {row['ratio']:.2f}  idle "
+              f"{100 * row['idle']:.2f} % of a core", flush=True)
+    return result
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--family", choices=["mapped", "any", "tcp", "registration", "all"],
+    parser.add_argument("--family", choices=["mapped", "any", "tcp", "registration", "life", "all"],
                         default="all")
     parser.add_argument("--repeat", type=int, default=7, help="runs of each row (default 7)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of each run (default 0.3)")
@@ -238,7 +270,7 @@ def main():
     results = {}
     families = ["mapped", "any", "tcp"] if options.family == "all" else [options.family]
     for family in families:
-        if family == "registration":
+        if family in ("registration", "life"):
             continue
         sides = sides_for(family, options.build)
         print(f"\n== {family}")
@@ -251,6 +283,8 @@ def main():
                 side.stop()
     if options.family in ("all", "registration"):
         results["registration"] = measure_registration(options, options.build)
+    if options.family in ("all", "life"):
+        results["life"] = measure_life(options, options.build)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

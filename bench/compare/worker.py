@@ -20,9 +20,13 @@ def cpu_seconds():
 
 class Worker:
     def __init__(self, kind, memory, size):
+        begun = time.perf_counter()
         self.side = open_side(kind, memory)
+        self.opened_seconds = time.perf_counter() - begun
         self.size = size
+        begun = time.perf_counter()
         self.address = self.side.allocate(size)
+        self.allocated_seconds = time.perf_counter() - begun
         raw = (ctypes.c_uint64 * (size // 8)).from_address(self.address)
         self.words = np.frombuffer(raw, dtype=np.uint64)
         self.pattern = np.arange(size // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -93,6 +97,30 @@ class Worker:
         calls = len(extra)
         return {"register_us": (middle - begun) / calls * 1e6,
                 "unregister_us": (end - middle) / calls * 1e6}
+
+    def opened(self, _):
+        """Seconds until there was an engine, and until it had its memory."""
+        return {"open_ms": self.opened_seconds * 1e3, "allocate_ms": self.allocated_seconds * 1e3}
+
+    def passes(self, command):
+        """GB/s of the first and of the second way through the peer's region, piece by piece."""
+        piece = command["piece"]
+        calls = [self.side.prepare("write", [offset], piece)
+                 for offset in range(0, self.size, piece)]
+        rates = []
+        for _ in range(2):
+            begun = time.perf_counter()
+            failures = sum(call() != 0 for call in calls)
+            if failures:
+                return {"failed": f"{failures} writes"}
+            rates.append(self.size / (time.perf_counter() - begun) / 1e9)
+        return {"first": rates[0], "second": rates[1]}
+
+    def idle(self, command):
+        """Share of one core that the process takes while nothing is asked of it."""
+        before = cpu_seconds()
+        time.sleep(command["seconds"])
+        return {"share": (cpu_seconds() - before) / command["seconds"]}
 
     def cpu(self, _):
         return {"cpu": cpu_seconds()}

@@ -281,6 +281,51 @@ TEST_P(TransportFaults, AStoppedPeerIsWaitedFor) {
   }
 }
 
+// Who asked stands still in the middle: the owner takes its memory back and serves others
+// meanwhile, none of whose bytes change when the first one goes on.
+TEST_P(TransportFaults, AStoppedInitiatorHoldsUpNobody) {
+  constexpr std::size_t kSize = 20u << 20;
+  for (const Opcode opcode : {Opcode::kWrite, Opcode::kRead}) {
+    make(1);
+    Buffer mine(kSize, 1), theirs(kSize, opcode == Opcode::kRead ? 2 : 0), other(1000, 3);
+    Buffer& target = opcode == Opcode::kWrite ? theirs : mine;
+    const std::byte before = target.data()[0];
+    expose(theirs);
+    std::vector<Entry> entries;
+    entries.emplace_back(opcode, mine.span(), theirs.address(), target_);
+    base::TaskGroup tasks;
+    std::optional<Code> code;
+    const auto task = [](Engine& engine, std::vector<Entry>& all, TimePoint until,
+                         std::optional<Code>& result) -> Task<void> {
+      const auto codes = co_await move_all(engine, all, until);
+      result = codes.front();
+    };
+    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(60s), code)); });
+    wait_for([&] { return target.data()[0] != before; });
+    rig_->executor_of("here").freeze();
+
+    const TimePoint stopped = rig_->executor().now();
+    EXPECT_TRUE(there_->run(owner_->unregister_memory(theirs.address(), stopped + 1s)));
+    EXPECT_LT(rig_->executor().now() - stopped, 100ms);
+    theirs.fill(5);
+    Buffer more(1000);
+    Host& third = rig_->host("third");
+    Engine& next = rig_->start_engine(third, "third");
+    expose(more);
+    const SegmentHandle by_next = *third.run(next.open_segment(owner_->name(), in(10s)));
+    std::vector<Entry> write;
+    write.emplace_back(Opcode::kWrite, other.span(), more.address(), by_next);
+    EXPECT_EQ(third.run(move_all(next, write, in(10s))).front(), Code::kOk);
+
+    rig_->executor().run_for(5s);
+    rig_->executor_of("here").thaw();
+    wait_for([&] { return code.has_value(); });
+    EXPECT_EQ(code, Code::kAddressNotRegistered);
+    EXPECT_TRUE(theirs.holds(5));
+    EXPECT_TRUE(more.holds(3));
+  }
+}
+
 // The owner stands still: who cancels does not wait for a fence that may never come.
 TEST_P(TransportFaults, ACancelledWriteToAStuckPeerIsQuarantined) {
   constexpr std::size_t kSize = 20u << 20;
