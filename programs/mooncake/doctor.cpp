@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/ids.h"
 #include "doctor_machine.h"
@@ -107,11 +108,14 @@ int run(const Options& options) {
 
   TransferOptions transfer;
   transfer.cluster_secret = settings->text("cluster_secret");
+  const auto begun = std::chrono::steady_clock::now();
   Result<std::unique_ptr<TransferEngine>> engine = TransferEngine::create(transfer);
+  const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
   if (!engine) {
     fmt::print(stderr, "mooncake doctor: no engine can be started: {}\n", engine.error().message());
     return 1;
   }
+  report.machine.push_back({"engine start", fmt::format("{:.1f} ms", taken.count()), ""});
   report.paths = look_at_paths(cluster, **engine);
   report.peers.push_back(look_at_master((*engine)->runtime(), settings->text("master_server_addr"),
                                         transfer.cluster_secret, options.timeout_ms));

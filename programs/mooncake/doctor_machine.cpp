@@ -93,7 +93,7 @@ Finding sealing() {
 Finding pool_pages() {
   Finding finding{"2 MiB pages (MADV_COLLAPSE)", ""};
   memory::Pool::Options options;
-  options.size = 4u << 20;
+  options.size = memory::kReadyFirst;
   options.name = "mooncake doctor";
   const auto pool = memory::Pool::create(options);
   if (!pool) {
@@ -101,7 +101,9 @@ Finding pool_pages() {
     finding.advice = "pools need memfd_create(2) with sealing; allow it in the sandbox profile";
     return finding;
   }
+  const auto begun = std::chrono::steady_clock::now();
   (*pool)->prepare((*pool)->size());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
   if ((*pool)->backing() == memory::PageBacking::kSmall) {
     finding.value = "refused: pools have 4 KiB pages";
     finding.advice = "a kernel from 6.1 on collapses pool memory into huge pages by itself";

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kHugePage = 2u << 20;
 constexpr std::uint64_t kSmallPage = 4096;
+constexpr std::uint64_t kStep = 8u << 20;  // prepared at once
 
 // Newer than the C library's headers may be.
 constexpr int kPopulateWrite = 23;         // MADV_POPULATE_WRITE, Linux 5.14
@@ -90,32 +91,51 @@ Pool::~Pool() {
   if (::getpid() == owner_ && budget_) budget_->give_back(size());
 }
 
-std::uint64_t Pool::prepare(std::uint64_t bytes) {
+std::uint64_t Pool::prepare(std::uint64_t bytes, Effort effort) {
   std::uint64_t done = prepared_.load(std::memory_order_relaxed);
   const std::uint64_t goal = done + std::min(size() - done, round_up(bytes, kHugePage));
   while (done < goal) {
-    const std::uint64_t step = std::min(kHugePage, size() - done);
-    if (!prepare_step(data() + done, step)) break;
+    const std::uint64_t step = std::min(kStep, goal - done);
+    if (!prepare_step(done, step, effort)) break;
     done += step;
     prepared_.store(done, std::memory_order_release);
   }
   return done;
 }
 
-bool Pool::prepare_step(std::byte* begin, std::uint64_t size) {
+bool Pool::prepare_step(std::uint64_t offset, std::uint64_t size, Effort effort) {
+  std::byte* const begin = data() + offset;
   if (backing() == PageBacking::kReservedHuge) return populate(begin, size, kHugePage);
   if (size < kHugePage || !collapse_) return populate(begin, size, kSmallPage);
-  // One small page is enough for the kernel to have something to collapse.
-  if (!populate(begin, kSmallPage, kSmallPage)) return false;
-  if (::madvise(begin, size, kCollapse) == 0) {
-    touch(begin);
-    backing_.store(PageBacking::kCollapsedHuge, std::memory_order_relaxed);
-    return true;
-  }
-  // EINVAL: not known, or not allowed here, and it stays so. Else no huge page could be had just
-  // now.
-  if (errno == EINVAL) collapse_ = false;
+  if (effort == Effort::kHugePages && collapse(begin, size)) return true;
+  for (std::uint64_t at = offset; collapse_ && at < offset + size; at += kHugePage)
+    small_.push_back(at);
   return populate(begin, size, kSmallPage);
+}
+
+// Several huge pages at a time: each call makes all processors empty their lists of pages first.
+bool Pool::collapse(std::byte* begin, std::uint64_t size) {
+  // One small page is enough for the kernel to have something to collapse.
+  for (std::uint64_t at = 0; at < size; at += kHugePage) {
+    if (!populate(begin + at, kSmallPage, kSmallPage)) return false;
+  }
+  if (::madvise(begin, size, kCollapse) != 0) {
+    // Not known, or not allowed here, and it stays so. Else no huge page could be had just now.
+    if (errno == EINVAL) collapse_ = false;
+    return false;
+  }
+  if (!populate(begin, size, kHugePage)) return false;
+  backing_.store(PageBacking::kCollapsedHuge, std::memory_order_relaxed);
+  return true;
+}
+
+bool Pool::improve() {
+  for (std::uint64_t done = 0; done < kStep && !small_.empty() && collapse_; done += kHugePage) {
+    const std::uint64_t at = small_.back();
+    small_.pop_back();
+    static_cast<void>(collapse(data() + at, kHugePage));
+  }
+  return collapse_ && !small_.empty();
 }
 
 }  // namespace mooncake::memory

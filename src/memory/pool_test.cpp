@@ -13,6 +13,7 @@
 #include <cstring>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace mooncake::memory {
@@ -118,6 +119,29 @@ TEST(Pool, PreparesInStepsAndKeepsContent) {
   }
 }
 
+// Huge pages where the kernel has them; in a hurry small ones, which become huge later, with what
+// lies in them.
+TEST(Pool, ImprovesWhatWasPreparedQuickly) {
+  const auto pool = make(20 * kMiB);
+  EXPECT_FALSE(pool->improve());
+  EXPECT_EQ(pool->prepare(20 * kMiB, Effort::kQuick), 20 * kMiB);
+  EXPECT_EQ(pool->backing(), PageBacking::kSmall);
+  for (std::uint64_t at = 0; at < pool->size(); at += 4096)
+    pool->data()[at] = static_cast<std::byte>(at >> 12);
+  int steps = 1;
+  while (pool->improve())
+    ++steps;
+  EXPECT_LE(steps, 3);
+  for (std::uint64_t at = 0; at < pool->size(); at += 4096)
+    ASSERT_EQ(pool->data()[at], static_cast<std::byte>(at >> 12)) << at;
+  // Whether this kernel collapses at all, another pool tells.
+  const auto other = make(2 * kMiB);
+  other->prepare(2 * kMiB);
+  if (other->backing() == PageBacking::kCollapsedHuge) {
+    EXPECT_EQ(pool->backing(), PageBacking::kCollapsedHuge);
+  }
+}
+
 // A pool below the size of a huge page, and hugetlb where none may be reserved: small pages do it.
 TEST(Pool, FallsBack) {
   const auto small = make(20'000);
@@ -199,6 +223,49 @@ TEST(Preparer, ServesWhoWaitsBeforeTheRest) {
   EXPECT_GE(first_when_second_was_done, 16 * kMiB);
   preparer.remove(*first);
   preparer.remove(*second);
+}
+
+// The preparer is stopped in the middle of its work: who waits for it, waits no longer than he may,
+// and gets his memory as it is.
+TEST(Preparer, NobodyWaitsForLong) {
+  Preparer preparer({std::chrono::milliseconds(5), std::chrono::milliseconds(10)});
+  const auto first = make(40 * kMiB), second = make(4 * kMiB);
+  std::promise<void> reached, go_on;
+  preparer.add(*first, 0, [&, once = true](std::uint64_t) mutable {
+    if (!std::exchange(once, false)) return;
+    reached.set_value();
+    go_on.get_future().wait();
+  });
+  reached.get_future().wait();
+  std::promise<void> whole;
+  preparer.add(*second, second->size(), [&](std::uint64_t prepared) {
+    if (prepared == second->size()) whole.set_value();
+  });
+  EXPECT_EQ(second->prepared(), 0u);
+  EXPECT_EQ(preparer.totals().late, 1u);
+  second->data()[0] = std::byte{1};
+  go_on.set_value();
+  whole.get_future().wait();
+  EXPECT_GE(preparer.totals().bytes, second->size());
+  EXPECT_GT(preparer.totals().time.count(), 0);
+  preparer.remove(*first);
+  preparer.remove(*second);
+}
+
+// Without time for huge pages what is waited for gets small ones, and huge ones afterwards.
+TEST(Preparer, HurriesForThoseWhoWait) {
+  Preparer preparer({std::chrono::milliseconds(0), std::chrono::hours(1)});
+  const auto pool = make(8 * kMiB);
+  bool hurried = true;
+  preparer.add(*pool, pool->size(),
+               [&](std::uint64_t) { hurried &= pool->backing() == PageBacking::kSmall; });
+  EXPECT_EQ(pool->prepared(), pool->size());
+  EXPECT_TRUE(hurried);
+  const auto other = make(2 * kMiB);
+  other->prepare(2 * kMiB);
+  while (pool->backing() != other->backing())
+    std::this_thread::yield();
+  preparer.remove(*pool);
 }
 
 TEST(Preparer, LetsGoOfAPoolThatIsNotWhole) {

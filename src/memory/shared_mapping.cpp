@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kHugePage = 2u << 20;
 constexpr std::uint64_t kSmallPage = 4096;
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
 
 #ifndef F_SEAL_FUTURE_WRITE
 constexpr int F_SEAL_FUTURE_WRITE = 0x0010;  // Linux 5.1; newer than some C libraries' headers
@@ -117,6 +119,24 @@ Result<SharedMapping> SharedMapping::map(int fd, std::uint64_t size, Use use) {
   std::byte* const data = map_fd(fd, size, protection);
   if (data == nullptr) return system_error("mmap", size);
   return SharedMapping(data, size, -1);
+}
+
+// A kernel that can't do it, or a file that can't tell, leaves all to the faults.
+bool MappingWarmer::step() {
+  const auto look = [this](int what) {
+    const off_t found = ::lseek(fd_, static_cast<off_t>(at_), what);
+    return found < 0 ? mapping_.size() : static_cast<std::uint64_t>(found);
+  };
+  at_ = std::min(look(SEEK_DATA), mapping_.size()) / kSmallPage * kSmallPage;
+  if (at_ == mapping_.size()) return false;
+  const std::uint64_t end =
+      std::min(at_ / kHugePage * kHugePage + kHugePage, std::min(look(SEEK_HOLE), mapping_.size()));
+  if (end <= at_ || ::madvise(mapping_.data() + at_, end - at_, kPopulateWrite) != 0) {
+    at_ = mapping_.size();
+    return false;
+  }
+  at_ = end;
+  return at_ != mapping_.size();
 }
 
 }  // namespace mooncake::memory

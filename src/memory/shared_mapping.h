@@ -49,6 +49,25 @@ class OwnedMapping : public Mapping {
   using Mapping::Mapping;
 };
 
+// Puts the pages that a peer's memory has into this process's page table, which else costs a fault
+// for each at its first use: a third of the time of a copy with huge pages, six times a copy with
+// small ones. Pages that are not there yet are left alone. One thread at a time.
+class MappingWarmer {
+ public:
+  // `mapping` begins at the begin of `fd`; both outlive it.
+  MappingWarmer(const Mapping& mapping, int fd) : mapping_(mapping), fd_(fd) {}
+
+  // The next 2 MiB that hold pages: half a millisecond for small ones. False at the end.
+  bool step();
+  // Offset up to which nothing is left to do.
+  std::uint64_t warm_to() const { return at_; }
+
+ private:
+  const Mapping& mapping_;
+  const int fd_;
+  std::uint64_t at_ = 0;
+};
+
 // A peer's memfd. It can't shrink under us: its seals are looked at before its size, and both
 // before it is mapped.
 class SharedMapping : public Mapping {
