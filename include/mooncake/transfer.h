@@ -50,7 +50,9 @@ struct TransferOptions {
   std::string cluster_secret;
   // False: nothing listens, and peers can't reach this engine; for a process alone.
   bool serve = true;
-  std::uint64_t memory_budget = 0;  // bytes for pools and receive buffers; 0 = no limit of our own
+  // Bytes for pools, and for what peers make this process keep: receive buffers, quarantine,
+  // mappings of the dead. 0 = MOONCAKE_MEMORY_BUDGET, or else three quarters of the memory.
+  std::uint64_t memory_budget = 0;
 };
 
 // Outcome of a batch: one code per request, in order, 0 = done. Numbers as on the transfer surface.
@@ -107,6 +109,9 @@ class TransferBatch {
 namespace transfer {
 class Engine;
 }
+namespace memory {
+class Preparer;
+}
 namespace net {
 class Runtime;
 }
@@ -142,7 +147,8 @@ class TransferEngine {
   Result<void> unregister_memory_batch(std::span<void* const> addresses,
                                        Milliseconds timeout = Milliseconds(5000));
 
-  // Memory from a pool of ours: registered, prepared, and mappable by peers of this host.
+  // Memory from a pool of ours: registered, prepared, and mappable by peers of this host. Returns
+  // when the first 64 MiB are prepared, or after a quarter of a second; the rest follows.
   Result<void*> allocate_memory(std::uint64_t length);
   Result<void> free_memory(void* address);
 
@@ -177,8 +183,12 @@ class TransferEngine {
   Result<std::uint64_t> first_buffer(std::string_view segment,
                                      Milliseconds timeout = Milliseconds(5000));
 
+  // What the engine has counted, in the text format of Prometheus. Empty when it is being closed.
+  std::string metrics();
+
   // For the store: the engine below. Not for other users.
   transfer::Engine& engine();
+  memory::Preparer& preparer();
   net::Runtime& runtime();
 
  private:

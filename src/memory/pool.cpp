@@ -41,19 +41,6 @@ bool populate(std::byte* begin, std::uint64_t size, std::uint64_t page) {
 
 }  // namespace
 
-Result<void> Budget::take(std::uint64_t bytes, std::string_view what) {
-  std::uint64_t used = used_.load(std::memory_order_relaxed);
-  do {
-    if (bytes > limit_ || used > limit_ - bytes) {
-      return fail(Code::kOutOfMemory, fmt::format("{} asks for {} bytes, {} of {} are in use", what,
-                                                  bytes, used, limit_));
-    }
-  } while (!used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
-  return {};
-}
-
-void Budget::give_back(std::uint64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-
 Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
   constexpr std::uint64_t kLargest = std::uint64_t{1} << 46;  // a third of the address space
   if (options.size == 0 || options.size > kLargest) {
@@ -63,7 +50,7 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
   const std::uint64_t size =
       round_up(options.size, options.size < kHugePage ? kSmallPage : kHugePage);
   if (options.budget) {
-    MC_CHECK(options.budget->take(size, options.name));
+    MC_CHECK(options.budget->take(options.use, size, options.name));
   }
 
   constexpr auto kWrite = OwnedMapping::PeersMay::kWrite;
@@ -75,7 +62,7 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
   }
   if (!memory) memory = OwnedMapping::create(options.name, size, kWrite);
   if (!memory) {
-    if (options.budget) options.budget->give_back(size);
+    if (options.budget) options.budget->give_back(options.use, size);
     return fail(std::move(memory).error().with_context(
         fmt::format("pool '{}' of {} bytes", options.name, size)));
   }
@@ -83,12 +70,13 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
   pool->memory_ = *std::move(memory);
   pool->owner_ = ::getpid();
   pool->budget_ = options.budget;
+  pool->use_ = options.use;
   pool->backing_ = backing;
   return pool;
 }
 
 Pool::~Pool() {
-  if (::getpid() == owner_ && budget_) budget_->give_back(size());
+  if (::getpid() == owner_ && budget_) budget_->give_back(use_, size());
 }
 
 std::uint64_t Pool::prepare(std::uint64_t bytes, Effort effort) {

@@ -11,25 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "memory/shared_mapping.h"
 #include "mooncake/result.h"
 
 namespace mooncake::memory {
-
-// Bytes that this process may bind in pools, receive buffers and quarantine. Thread-safe.
-class Budget {
- public:
-  explicit Budget(std::uint64_t limit) : limit_(limit) {}
-  // kOutOfMemory names what was asked, what is used and the limit.
-  Result<void> take(std::uint64_t bytes, std::string_view what);
-  void give_back(std::uint64_t bytes);
-  std::uint64_t used() const { return used_.load(std::memory_order_relaxed); }
-  std::uint64_t limit() const { return limit_; }
-
- private:
-  const std::uint64_t limit_;
-  std::atomic<std::uint64_t> used_{0};
-};
 
 enum class PageBacking : std::uint8_t { kReservedHuge, kCollapsedHuge, kSmall };
 
@@ -42,9 +28,10 @@ enum class Effort : std::uint8_t { kHugePages, kQuick };
 class Pool {
  public:
   struct Options {
-    std::uint64_t size = 0;         // rounded up to 2 MiB, unless below that: then to 4 KiB
-    std::string name = "mooncake";  // shows in /proc
-    Budget* budget = nullptr;       // none = unlimited
+    std::uint64_t size = 0;          // rounded up to 2 MiB, unless below that: then to 4 KiB
+    std::string name = "mooncake";   // shows in /proc
+    base::Budget* budget = nullptr;  // none = unlimited
+    base::MemoryUse use = base::MemoryUse::kSegments;
     bool reserved_huge_pages = false;
   };
   static Result<std::unique_ptr<Pool>> create(const Options& options);
@@ -75,7 +62,8 @@ class Pool {
 
   OwnedMapping memory_;
   int owner_ = 0;  // process that made it
-  Budget* budget_ = nullptr;
+  base::Budget* budget_ = nullptr;
+  base::MemoryUse use_{};
   bool collapse_ = true;              // worth trying
   std::vector<std::uint64_t> small_;  // offsets of 2 MiB that improve() is to try
   std::atomic<PageBacking> backing_{PageBacking::kSmall};

@@ -21,41 +21,13 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-std::unique_ptr<Pool> make(std::uint64_t size, Budget* budget = nullptr) {
+std::unique_ptr<Pool> make(std::uint64_t size, base::Budget* budget = nullptr) {
   Pool::Options options;
   options.size = size;
   options.budget = budget;
   auto pool = Pool::create(options);
   EXPECT_TRUE(pool) << pool.error().message();
   return pool ? *std::move(pool) : nullptr;
-}
-
-TEST(Budget, RefusesWhatIsOverTheLimitAndSaysHowMuch) {
-  Budget budget(100);
-  EXPECT_TRUE(budget.take(60, "first"));
-  const auto refused = budget.take(41, "second");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), Code::kOutOfMemory);
-  EXPECT_EQ(refused.error().detail(), "second asks for 41 bytes, 60 of 100 are in use");
-  EXPECT_FALSE(budget.take(~std::uint64_t{0}, "all"));
-  budget.give_back(60);
-  EXPECT_TRUE(budget.take(100, "third"));
-}
-
-TEST(Budget, CountsFromManyThreads) {
-  Budget budget(1000);
-  std::vector<std::thread> threads;
-  std::atomic<int> taken{0};
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int k = 0; k < 1000; ++k)
-        taken += budget.take(1, "one") ? 1 : 0;
-    });
-  }
-  for (auto& thread : threads)
-    thread.join();
-  EXPECT_EQ(taken, 1000);
-  EXPECT_EQ(budget.used(), 1000u);
 }
 
 TEST(Pool, IsSealedFromBirth) {
@@ -85,10 +57,10 @@ TEST(Pool, RefusesBadSizes) {
 }
 
 TEST(Pool, ChargesItsBudgetWhileItLives) {
-  Budget budget(6 * kMiB);
+  base::Budget budget(6 * kMiB);
   {
     const auto pool = make(3 * kMiB, &budget);
-    EXPECT_EQ(budget.used(), 4 * kMiB);
+    EXPECT_EQ(budget.used(base::MemoryUse::kSegments), 4 * kMiB);
     Pool::Options options;
     options.size = 3 * kMiB;
     options.budget = &budget;

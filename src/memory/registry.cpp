@@ -119,6 +119,13 @@ struct Registry::State {
   std::uint64_t next_pool = 1;
   std::function<void(std::uint64_t)> on_unshared;
 
+  SharedPlace place_of(std::uint64_t base, std::uint64_t length) const {
+    auto it = pools.upper_bound(base);
+    if (it == pools.begin()) return {};
+    const auto& [begin, pool] = *--it;
+    if (base - begin > pool.size || length > pool.size - (base - begin)) return {};
+    return {pool.number, base - begin};
+  }
   RegionKey new_key() {
     for (;;) {
       const auto key = static_cast<RegionKey>(random());
@@ -200,7 +207,9 @@ Result<Registry::Removed> Registry::remove(std::uint64_t base) {
   (*taken)->live.store(false, std::memory_order_release);
   if (state_->gate) state_->gate->raise((*taken)->region.pass);
   ++state_->generation;
-  return Removed(*std::move(taken), state_->gate);
+  const Region& region = (*taken)->region;
+  const bool in_pool = state_->place_of(region.base, region.length).pool != 0;
+  return Removed(*std::move(taken), state_->gate, in_pool);
 }
 
 void Registry::use_gate(std::shared_ptr<Gate> gate) {
@@ -236,11 +245,7 @@ void Registry::on_unshared(std::function<void(std::uint64_t)> callback) {
 
 SharedPlace Registry::place_of(std::uint64_t base, std::uint64_t length) const {
   std::lock_guard lock(state_->mutex);
-  auto it = state_->pools.upper_bound(base);
-  if (it == state_->pools.begin()) return {};
-  const auto& [begin, pool] = *--it;
-  if (base - begin > pool.size || length > pool.size - (base - begin)) return {};
-  return {pool.number, base - begin};
+  return state_->place_of(base, length);
 }
 
 Result<Registry::PoolMemory> Registry::pool_memory(std::uint64_t pool) const {

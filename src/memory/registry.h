@@ -88,20 +88,24 @@ class Registry {
   // tells whether they have ended.
   class Removed {
    public:
-    Removed(std::shared_ptr<RegistrationState> state, std::shared_ptr<Gate> gate)
-        : state_(std::move(state)), gate_(std::move(gate)) {}
+    Removed(std::shared_ptr<RegistrationState> state, std::shared_ptr<Gate> gate, bool in_pool)
+        : state_(std::move(state)), gate_(std::move(gate)), in_pool_(in_pool) {}
     // Accesses of peers through this process that have not ended. They are not live any more: what
     // asks before each copy, on the executor's thread, does no harm there.
     std::size_t accesses() const;
-    // Whether no other process copies any more under this registration.
+    // Whether nobody copies any more under this registration: no other process, no thread of this
+    // one.
     bool is_clear() const;
     // Call once it is clear: the pass may be given to another registration.
     void retire();
     std::uint64_t length() const;
+    // Whether it lay in a pool that was shared then.
+    bool in_pool() const { return in_pool_; }
 
    private:
     std::shared_ptr<RegistrationState> state_;
     std::shared_ptr<Gate> gate_;
+    bool in_pool_ = false;
   };
   Result<Removed> remove(std::uint64_t base);
 

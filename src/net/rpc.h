@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/metrics.h"
 #include "net/channel.h"
 #include "net/handshake.h"
@@ -82,6 +83,9 @@ class RpcServer {
     RpcLimits limits;
     // Highest leader epoch this process knows; goes out in each frame. May be null.
     const base::Epoch* epoch = nullptr;
+    // Charged with what limits.max_bytes bounds, which is short as soon as this is, too. May be
+    // null; else it outlives the server.
+    base::Budget* budget = nullptr;
   };
   static std::unique_ptr<RpcServer> create(os::Env env, Options options);
   virtual ~RpcServer() = default;

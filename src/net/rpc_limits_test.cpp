@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/budget.h"
 #include "net/net_testing.h"
 
 namespace mooncake::net {
@@ -34,6 +35,7 @@ class RpcLimitsTest : public ::testing::Test {
     RpcServer::Options options;
     options.identity = identity(100);
     options.limits = limits;
+    options.budget = &budget;
     max_bytes = limits.max_bytes;
     server = RpcServer::create(home.env(), options);
     server->handle(kEcho, echo);
@@ -45,6 +47,7 @@ class RpcLimitsTest : public ::testing::Test {
   // Body: size of the reply.
   Task<Result<Bytes>> give(ServerCall& call) {
     EXPECT_LE(server->counters().held_bytes, max_bytes);
+    EXPECT_GE(budget.used(base::MemoryUse::kReceive), call.body().size());
     co_return pattern(std::stoull(std::string(base::as_text(call.body()))));
   }
   // The same, when the test opens the doors.
@@ -118,6 +121,8 @@ class RpcLimitsTest : public ::testing::Test {
     open_doors();
     executor.run(stop_all());
     executor.run_ready();
+    server.reset();
+    EXPECT_EQ(budget.used(base::MemoryUse::kReceive), 0u);
   }
   Task<void> stop_all() {
     for (auto& one : clients)
@@ -129,6 +134,7 @@ class RpcLimitsTest : public ::testing::Test {
   base::Random random{7};
   SimWorld world{executor, random};
   Node home{executor, world, "server"}, away{executor, world, "client"};
+  base::Budget budget{64 * kMiB};
   std::vector<std::unique_ptr<os::Completion<bool>>> doors;  // of the requests that wait
   Address at;
   std::size_t max_bytes = 0;
@@ -163,6 +169,23 @@ TEST_F(RpcLimitsTest, UnreadRepliesOfAllConnectionsAreBounded) {
   EXPECT_EQ(code_of(honest, 300'000), Code::kOk);  // at the cost of the greediest
   EXPECT_EQ(counters().greedy, 1u);
   EXPECT_EQ(counters().connections, 3u);
+}
+
+// Others have taken the budget: everybody still has his share, and no connection is closed for what
+// others hold.
+TEST_F(RpcLimitsTest, MemoryIsShortWhenTheBudgetIs) {
+  serve(small_memory());
+  RpcClient& one = client();
+  EXPECT_EQ(code_of(one, 300'000), Code::kOk);
+  EXPECT_LE(budget.used(base::MemoryUse::kReceive), 400'000u) << "the reply, until it is counted";
+  budget.add(base::MemoryUse::kBuffers, 64 * kMiB - 1000);
+  EXPECT_EQ(code_of(one, 200'000), Code::kOk);
+  EXPECT_EQ(code_of(one, 300'000), Code::kBusy);
+  executor.run_for(seconds(6));
+  EXPECT_EQ(code_of(one, 300'000), Code::kBusy);
+  EXPECT_EQ(counters().greedy, 0u);
+  budget.give_back(base::MemoryUse::kBuffers, 64 * kMiB - 1000);
+  EXPECT_EQ(code_of(one, 300'000), Code::kOk);
 }
 
 TEST_F(RpcLimitsTest, WhatHasBeenReadDoesNotCount) {

@@ -57,19 +57,31 @@ void close_greedy(ServerConnection& connection, std::size_t bytes) {
 }  // namespace
 
 ServerMemory::ServerMemory(const base::Clock& clock, std::size_t limit, std::size_t max_connections,
-                           const ServerConnections& connections)
+                           const ServerConnections& connections, base::Budget* budget)
     : clock_(clock),
       limit_(limit),
       share_(limit / 2 / std::max<std::size_t>(1, max_connections)),
-      connections_(connections) {}
+      connections_(connections),
+      budget_(budget) {}
+
+void ServerMemory::charge(std::size_t bytes) {
+  if (budget_ && bytes > charged_) budget_->add(base::MemoryUse::kReceive, bytes - charged_);
+  if (budget_ && bytes < charged_) budget_->give_back(base::MemoryUse::kReceive, charged_ - bytes);
+  charged_ = bytes;
+}
 
 bool ServerMemory::admits(const ServerConnection& from, std::size_t cost) {
+  const bool fair = from.cost + from.channel->backlog().bytes + cost <= share_;
+  if (budget_ && !budget_->has_room(cost)) {
+    if (clock_.now() >= next_count_) count_again();
+    if (!budget_->has_room(cost)) return fair;
+  }
   if (fits(cost, limit_ / 2)) return true;
   if (unread_ - counted_ > limit_ / kCountSteps || clock_.now() >= next_count_) count_again();
   if (fits(cost, limit_ / 2)) return true;
   if (close_late()) count_again();
   if (fits(cost, limit_ / 2)) return true;
-  return from.cost + from.channel->backlog().bytes + cost <= share_;
+  return fair;
 }
 
 Result<void> ServerMemory::send(ServerConnection& to, const FrameHeader& header,
@@ -81,6 +93,7 @@ Result<void> ServerMemory::send(ServerConnection& to, const FrameHeader& header,
   }
   MC_CHECK(to.channel->send(header, payload));
   unread_ += size;
+  charge(requests_ + unread_);
   return {};
 }
 
@@ -94,6 +107,7 @@ std::size_t ServerMemory::unread_bytes() const {
 
 void ServerMemory::count_again() {
   unread_ = counted_ = unread_bytes();
+  charge(requests_ + unread_);
   next_count_ = clock_.now() + kCountInterval;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <unordered_set>
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "net/channel.h"
 
@@ -22,13 +23,22 @@ class ServerMemory {
  public:
   // Both references outlive this.
   ServerMemory(const base::Clock& clock, std::size_t limit, std::size_t max_connections,
-               const ServerConnections& connections);
+               const ServerConnections& connections, base::Budget* budget);
+  ~ServerMemory() { charge(0); }
+  ServerMemory(const ServerMemory&) = delete;
+  ServerMemory& operator=(const ServerMemory&) = delete;
 
   // Whether a request that costs so many bytes may be taken. While memory is short, the connection
   // that has held the most for too long is closed, at most one each second.
   bool admits(const ServerConnection& from, std::size_t cost);
-  void take(std::size_t cost) { requests_ += cost; }
-  void give_back(std::size_t cost) { requests_ -= cost; }
+  void take(std::size_t cost) {
+    requests_ += cost;
+    charge(requests_ + unread_);
+  }
+  void give_back(std::size_t cost) {
+    requests_ -= cost;
+    charge(requests_ + unread_);
+  }
 
   // Channel::send() of a reply or its data. When there is no room for it, the connections with the
   // most unread bytes are closed until there is; kBusy when that is not enough.
@@ -43,6 +53,8 @@ class ServerMemory {
   bool fits(std::size_t size, std::size_t limit) const {
     return requests_ + unread_ + size <= limit;
   }
+  // What is held here is so many bytes.
+  void charge(std::size_t bytes);
   std::size_t unread_bytes() const;
   void count_again();
   bool close_late();
@@ -59,6 +71,8 @@ class ServerMemory {
   base::TimePoint next_count_{};
   base::TimePoint next_close_{};
   std::uint64_t closed_ = 0;
+  base::Budget* const budget_;
+  std::size_t charged_ = 0;
 };
 
 }  // namespace mooncake::net

@@ -47,7 +47,7 @@ class Server final : public RpcServer {
       : env_(env),
         options_(std::move(options)),
         memory_(env_.executor.clock(), options_.limits.max_bytes, options_.limits.max_connections,
-                connections_) {}
+                connections_, options_.budget) {}
   ~Server() override { assert(tasks_.running() == 0 && "await stop() first"); }
 
   void handle(Method method, Handler handler) override {

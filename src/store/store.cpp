@@ -52,7 +52,6 @@ struct Store::State {
   std::unique_ptr<TransferEngine> own_engine;
   TransferEngine* engine = nullptr;
   std::unique_ptr<store::master::MasterServer> embedded;
-  memory::Preparer preparer;
   std::unique_ptr<store::Client> client;
   std::mutex closing;  // guards closed's change to true and what goes with it
   std::atomic<bool> closed{false};
@@ -127,7 +126,8 @@ Task<Result<void>> Store::State::start() {
   client_options.identity.role = "client";
   client_options.host = engine->engine().address().host;
   client_options.segment_size = options.global_segment_size;
-  client_options.preparer = &preparer;
+  client_options.budget = &engine->engine().budget();
+  client_options.preparer = &engine->preparer();
   client_options.on_created = [this](store::Client& created) { newest_client = &created; };
   const TimePoint until = deadline();
   auto started =
@@ -304,8 +304,8 @@ int Store::health() const {
 
 std::string Store::metrics() const {
   return state_->call<std::string>(
-      [](store::Client& client, TimePoint) -> Task<std::string> {
-        co_return client.metrics().expose();
+      [this](store::Client& client, TimePoint) -> Task<std::string> {
+        co_return client.metrics().expose() + state_->engine->engine().metrics().expose();
       },
       std::string());
 }

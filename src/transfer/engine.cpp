@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "base/log.h"
@@ -20,8 +21,14 @@ constexpr base::Duration kClearInterval = std::chrono::milliseconds(2);
 constexpr base::Duration kWithdrawTime = std::chrono::seconds(1);
 constexpr base::Duration kPublishTime = std::chrono::seconds(5);
 
-net::RpcServer::Options server_options(const net::Identity& identity, net::RpcLimits limits) {
+std::shared_ptr<base::Budget> make_budget(std::uint64_t limit) {
+  return std::make_shared<base::Budget>(limit ? limit : std::numeric_limits<std::uint64_t>::max());
+}
+
+net::RpcServer::Options server_options(const net::Identity& identity, net::RpcLimits limits,
+                                       base::Budget& budget) {
   net::RpcServer::Options options;
+  options.budget = &budget;
   options.identity = identity;
   options.limits = limits;
   return options;
@@ -51,7 +58,10 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       allowed_(std::move(options.transports)),
       plain_within_host_(options.plain_within_host),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
-      server_(net::RpcServer::create(env, server_options(identity_, options.limits))) {}
+      budget_(make_budget(options.memory_budget)),
+      server_(net::RpcServer::create(env, server_options(identity_, options.limits, *budget_))) {
+  add_metrics();
+}
 
 EngineImpl::~EngineImpl() { assert(open_batches_.empty() && behind_.running() == 0); }
 
@@ -75,7 +85,8 @@ Task<Result<void>> EngineImpl::open() {
 
   peers_ = std::make_unique<PeerClients>(env_, identity_);
   const TransportContext context{env_,    identity_,           registry_, *server_,
-                                 *peers_, transport_counters_, lanes_,    !listen_.host.empty()};
+                                 *peers_, transport_counters_, lanes_,    !listen_.host.empty(),
+                                 budget_};
   for (const TransportEntry& entry : builtin_transports()) {
     const bool allowed = allowed_.empty() ||
                          std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();
@@ -157,13 +168,17 @@ Task<bool> EngineImpl::wait_until_clear(memory::Registry::Removed& removed, Time
   co_return true;
 }
 
+// What lies in a pool counts as that already: it stays for as long.
 Task<void> EngineImpl::clear_behind(memory::Registry::Removed removed) {
   const std::uint64_t length = removed.length();
+  const bool counted = removed.in_pool();
   quarantined_bytes_ += length;
+  if (!counted) budget_->add(base::MemoryUse::kQuarantine, length);
   while (!stopping_) {
     const bool clear = co_await wait_until_clear(removed, env_.now() + kQuarantineTime);
     if (clear) break;
   }
+  if (!counted) budget_->give_back(base::MemoryUse::kQuarantine, length);
   quarantined_bytes_ -= length;
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/budget.h"
+#include "base/metrics.h"
 #include "memory/pool.h"
 #include "memory/registry.h"
 #include "net/handshake.h"
@@ -30,7 +32,8 @@ struct EngineOptions {
   std::uint32_t lanes = 2;              // connections for data to one peer
   SliceScheduler::Rules scheduling;     // how requests are spread over them
   std::vector<std::string> transports;  // names of those to use; empty = all
-  bool plain_within_host = false;       // memory that is not guarded moves within this host only
+  std::uint64_t memory_budget = 0;  // bytes for pools and what peers make it take; 0 = unlimited
+  bool plain_within_host = false;   // memory that is not guarded moves within this host only
 };
 
 // One entry of a batch.
@@ -124,6 +127,10 @@ class Engine {
     net::RpcServer::Counters server;
   };
   virtual Counters counters() const = 0;
+  // Of all memory that this engine gives to others. Outlives the engine where it is shared.
+  virtual base::Budget& budget() = 0;
+  // Rows of this engine, and of who lives on it. Expose on the executor's thread.
+  virtual base::MetricsRegistry& metrics() = 0;
 };
 
 }  // namespace mooncake::transfer

@@ -63,9 +63,14 @@ class EngineImpl final : public Engine {
   std::map<std::string, std::uint64_t> bytes_by_path() const override;
   void add_moved(std::string_view path, std::uint64_t bytes) override;
   Counters counters() const override;
+  base::Budget& budget() override { return *budget_; }
+  base::MetricsRegistry& metrics() override { return metrics_; }
 
  private:
   friend class BatchRun;  // batch.cpp: one batch under way
+
+  void add_metrics();
+  void add_server_metrics();
 
   Segment* find_segment(SegmentHandle handle);
   SegmentHandle handle_of(const std::string& name, const net::Address& address, bool found_by_name);
@@ -113,6 +118,7 @@ class EngineImpl final : public Engine {
   os::CancelToken look_ups_;  // of all that are under way; the end of the engine is theirs
   bool published_ = false;
 
+  const std::shared_ptr<base::Budget> budget_;
   memory::Registry registry_;
   Inbox inbox_;
   TransportCounters transport_counters_;
@@ -132,6 +138,7 @@ class EngineImpl final : public Engine {
   std::set<std::uint64_t> open_batches_;
   os::Completion<bool>* all_closed_ = nullptr;  // set when the last open batch ends
   base::TaskGroup behind_;  // fences, quarantines and look-ups whose callers may have returned
+  base::MetricsRegistry metrics_;
   std::uint64_t retried_attempts_ = 0;
   std::uint64_t stuck_attempts_ = 0;
   std::uint64_t quarantined_bytes_ = 0;

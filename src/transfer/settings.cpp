@@ -17,6 +17,13 @@ constexpr Setting kSettings[] = {
      .minimum = 1,
      .maximum = 16,
      .env = "MC_TCP_LANES_PER_PEER"},
+    {.name = "memory_budget",
+     .type = SettingType::kBytes,
+     .fallback = "0",
+     .help = "bytes for pools, receive buffers, quarantine and mappings of dead peers; 0 = three "
+             "quarters of the machine's memory, or of what its control group may use",
+     .minimum = 0,
+     .env = "MOONCAKE_MEMORY_BUDGET"},
 };
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "memory/pool.h"
 #include "mooncake/transfer.h"
 #include "net/runtime.h"
+#include "os/limits.h"
 #include "os/open_calls.h"
 #include "os/run_blocking.h"
 #include "transfer/engine.h"
@@ -39,10 +39,14 @@ Result<net::Address> listen_address(const std::string& local_name) {
   return one;
 }
 
-Result<void> set_path(const std::string& path, transfer::EngineOptions& options) {
+Result<Settings> read_environment() {
   SettingInputs inputs;
   inputs.environment = process_environment(transfer::transfer_settings());
-  MC_TRY(const Settings settings, Settings::resolve(transfer::transfer_settings(), inputs));
+  return Settings::resolve(transfer::transfer_settings(), inputs);
+}
+
+Result<void> set_path(const std::string& path, const Settings& settings,
+                      transfer::EngineOptions& options) {
   if (path != "auto" && path != "tcp" && path != "shm") {
     return fail(Code::kInvalidArgument, "path: '" + path + "' is not one of auto|tcp|shm");
   }
@@ -59,6 +63,8 @@ Task<Result<void>> notify_by_name(Engine& engine, std::string name, Notification
   MC_CO_TRY(const SegmentHandle target, co_await engine.known_segment(std::move(name), deadline));
   co_return co_await engine.notify(target, std::move(notification), deadline);
 }
+
+Task<std::string> expose(Engine& engine) { co_return engine.metrics().expose(); }
 
 // The first error, after all of them.
 Task<Result<void>> finish_all(Engine& engine, std::vector<memory::Registry::Removed> removed,
@@ -78,10 +84,17 @@ bool retire_at_once(memory::Registry::Removed& removed) {
   return true;
 }
 
+std::uint64_t memory_budget(const TransferOptions& options, const Settings& settings) {
+  if (options.memory_budget != 0) return options.memory_budget;
+  const std::uint64_t set = settings.bytes("memory_budget");
+  return set != 0 ? set : os::usable_memory() / 4 * 3;
+}
+
 Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions options,
-                                                   net::Address listen) {
+                                                   Settings settings, net::Address listen) {
   transfer::EngineOptions engine_options;
-  MC_CO_CHECK(set_path(options.path, engine_options));
+  MC_CO_CHECK(set_path(options.path, settings, engine_options));
+  engine_options.memory_budget = memory_budget(options, settings);
   if (options.metadata_server != kP2p) {
     auto store = metastore::open_metastore(env, options.metadata_server);
     if (!store) co_return fail(std::move(store).error().with_context("metadata_server"));
@@ -104,13 +117,9 @@ bool TransferOutcome::ok() const {
 }
 
 struct TransferEngine::State {
-  explicit State(std::uint64_t limit)
-      : budget(limit ? limit : std::numeric_limits<std::uint64_t>::max()) {}
-
   const pid_t owner = ::getpid();
   std::unique_ptr<net::Runtime> runtime;
   std::unique_ptr<Engine> engine;
-  memory::Budget budget;
 
   os::OpenCalls calls;  // and batches
 
@@ -137,19 +146,43 @@ struct TransferEngine::State {
     if (!preparer) preparer = std::make_unique<memory::Preparer>();
     return *preparer;
   }
+  memory::Preparer::Totals prepared() {
+    std::lock_guard lock(mutex);
+    return preparer ? preparer->totals() : memory::Preparer::Totals{};
+  }
+  void add_metrics(base::Duration start_time);
 };
+
+void TransferEngine::State::add_metrics(base::Duration start_time) {
+  const auto seconds = [](base::Duration time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  base::MetricsRegistry& registry = engine->metrics();
+  registry.gauge("mooncake_engine_start_seconds", "Time that it took to start the engine",
+                 [value = seconds(start_time)] { return value; });
+  registry.gauge("mooncake_engine_prepared_bytes_total", "Memory of pools that was made ready",
+                 [this] { return static_cast<double>(prepared().bytes); });
+  registry.gauge("mooncake_engine_prepare_seconds_total", "Time that this took",
+                 [this, seconds] { return seconds(prepared().time); });
+  registry.gauge("mooncake_engine_prepare_late_total",
+                 "Pools that were handed out before their first part was ready",
+                 [this] { return static_cast<double>(prepared().late); });
+}
 
 TransferEngine::TransferEngine(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<TransferEngine>> TransferEngine::create(const TransferOptions& options) {
+  const auto begun = std::chrono::steady_clock::now();
   MC_TRY(const net::Address listen, listen_address(options.local_name));
-  auto state = std::make_unique<State>(options.memory_budget);
+  MC_TRY(const Settings settings, read_environment());
+  auto state = std::make_unique<State>();
   MC_TRY(state->runtime, net::Runtime::start("mc-transfer"));
   const os::Env env = state->runtime->env();
-  auto engine = os::run_blocking(env.executor, start_engine(env, options, listen));
+  auto engine = os::run_blocking(env.executor, start_engine(env, options, settings, listen));
   if (!engine) return fail(Code::kInternal, "the runtime has stopped");
   if (!*engine) return fail(std::move(*engine).error());
   state->engine = **std::move(engine);
+  state->add_metrics(std::chrono::steady_clock::now() - begun);
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(state)));
 }
 
@@ -165,6 +198,7 @@ TransferEngine::~TransferEngine() {
   state_->calls.wait_until_empty();
   for (auto& [address, pool] : state_->pools)
     state_->preparer->remove(*pool);
+  state_->pools.clear();
   state_->engine.reset();
 }
 
@@ -172,6 +206,14 @@ const std::string& TransferEngine::local_name() const { return state_->engine->n
 std::uint16_t TransferEngine::port() const { return state_->engine->address().port; }
 transfer::Engine& TransferEngine::engine() { return *state_->engine; }
 net::Runtime& TransferEngine::runtime() { return *state_->runtime; }
+memory::Preparer& TransferEngine::preparer() { return state_->get_preparer(); }
+
+std::string TransferEngine::metrics() {
+  const auto call = state_->admit();
+  if (!call) return {};
+  auto text = os::run_blocking(state_->runtime->env().executor, expose(*state_->engine));
+  return text.value_or(std::string());
+}
 
 Result<void> TransferEngine::register_memory(void* address, std::uint64_t length,
                                              std::string_view location) {
@@ -224,7 +266,8 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
   memory::Pool::Options options;
   options.size = length;
   options.name = "mooncake-buffer";
-  options.budget = &state_->budget;
+  options.budget = &state_->engine->budget();
+  options.use = base::MemoryUse::kBuffers;
   MC_TRY(auto pool, memory::Pool::create(options));
   void* const address = pool->data();
   MC_CHECK(state_->engine->register_memory(reinterpret_cast<std::uint64_t>(address), length, "*",

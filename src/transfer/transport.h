@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/buffers.h"
 #include "base/ids.h"
 #include "base/metrics.h"
@@ -139,6 +140,7 @@ struct TransportContext {
   TransportCounters& counters;
   std::uint32_t lanes;  // connections for data to one peer, for those that have such
   bool serves;          // peers may connect to this engine
+  std::shared_ptr<base::Budget> budget;
 };
 
 // One row of the built-in table.

@@ -138,7 +138,7 @@ class World {
   PeerClients peers_{env_, identity_};
   TransportCounters counters_;
   tcp::TcpServer server_{
-      TransportContext{env_, identity_, registry_, handlers_, peers_, counters_}};
+      TransportContext{env_, identity_, registry_, handlers_, peers_, counters_, nullptr}};
 };
 
 void play(std::uint8_t choice, base::ConstBuffer body) {

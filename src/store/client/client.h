@@ -32,7 +32,7 @@ struct ClientOptions {
   std::string host;  // for placement
   std::uint64_t segment_size = 0;
   memory::Preparer* preparer = nullptr;  // null: the pool is prepared on the spot
-  memory::Budget* budget = nullptr;
+  base::Budget* budget = nullptr;
   // A Master that restarts or forgets us is mounted again at this pace.
   base::Duration remount_interval = std::chrono::milliseconds(200);
   std::uint32_t grant_retry_ms = 5;  // while the pool's memory is being prepared

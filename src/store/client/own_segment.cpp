@@ -13,7 +13,7 @@ Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transf
                                                              std::uint64_t size,
                                                              const std::string& host,
                                                              memory::Preparer* preparer,
-                                                             memory::Budget* budget) {
+                                                             base::Budget* budget) {
   std::unique_ptr<SegmentHolder> holder(new SegmentHolder(env, engine));
   memory::Pool::Options options;
   options.size = size;

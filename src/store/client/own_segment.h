@@ -21,7 +21,7 @@ class SegmentHolder {
   static Result<std::unique_ptr<SegmentHolder>> create(os::Env env, transfer::Engine& engine,
                                                        std::uint64_t size, const std::string& host,
                                                        memory::Preparer* preparer,
-                                                       memory::Budget* budget);
+                                                       base::Budget* budget);
   ~SegmentHolder();
   SegmentHolder(const SegmentHolder&) = delete;
   SegmentHolder& operator=(const SegmentHolder&) = delete;
