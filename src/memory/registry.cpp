@@ -115,7 +115,8 @@ struct Registry::State {
     std::uint64_t number = 0, size = 0;
     int fd = -1;
   };
-  std::map<std::uint64_t, SharedPool> pools;  // by first address
+  std::map<std::uint64_t, SharedPool> pools;                     // by first address
+  std::unordered_map<std::uint64_t, std::uint64_t> pool_places;  // number -> first address
   std::uint64_t next_pool = 1;
   std::function<void(std::uint64_t)> on_unshared;
 
@@ -220,7 +221,9 @@ void Registry::use_gate(std::shared_ptr<Gate> gate) {
 std::uint64_t Registry::share_pool(const Pool& pool) {
   std::lock_guard lock(state_->mutex);
   const std::uint64_t number = state_->next_pool++;
-  state_->pools[reinterpret_cast<std::uint64_t>(pool.data())] = {number, pool.size(), pool.fd()};
+  const auto begin = reinterpret_cast<std::uint64_t>(pool.data());
+  state_->pools[begin] = {number, pool.size(), pool.fd()};
+  state_->pool_places[number] = begin;
   return number;
 }
 
@@ -233,6 +236,7 @@ void Registry::unshare_pool(const Pool& pool) {
     if (it == state_->pools.end()) return;
     number = it->second.number;
     state_->pools.erase(it);
+    state_->pool_places.erase(number);
     tell = state_->on_unshared;
   }
   if (tell) tell(number);
@@ -250,15 +254,16 @@ SharedPlace Registry::place_of(std::uint64_t base, std::uint64_t length) const {
 
 Result<Registry::PoolMemory> Registry::pool_memory(std::uint64_t pool) const {
   std::lock_guard lock(state_->mutex);
-  for (const auto& [begin, shared] : state_->pools) {
-    if (shared.number != pool) continue;
-    PoolMemory memory;
-    memory.fd = os::UniqueFd(::fcntl(shared.fd, F_DUPFD_CLOEXEC, 0));
-    memory.size = shared.size;
-    if (memory.fd) return memory;
-    return fail(Code::kSystemCall, fmt::format("dup: {}", std::strerror(errno)));
+  const auto place = state_->pool_places.find(pool);
+  if (place == state_->pool_places.end()) {
+    return fail(Code::kAddressNotRegistered, fmt::format("no pool {} is shared", pool));
   }
-  return fail(Code::kAddressNotRegistered, fmt::format("no pool {} is shared", pool));
+  const State::SharedPool& shared = state_->pools.at(place->second);
+  PoolMemory memory;
+  memory.fd = os::UniqueFd(::fcntl(shared.fd, F_DUPFD_CLOEXEC, 0));
+  memory.size = shared.size;
+  if (memory.fd) return memory;
+  return fail(Code::kSystemCall, fmt::format("dup: {}", std::strerror(errno)));
 }
 
 Result<Access> Registry::admit(std::uint64_t base, std::uint64_t length, RegionKey key) const {

@@ -93,8 +93,7 @@ class Registry {
     // Accesses of peers through this process that have not ended. They are not live any more: what
     // asks before each copy, on the executor's thread, does no harm there.
     std::size_t accesses() const;
-    // Whether nobody copies any more under this registration: no other process, no thread of this
-    // one.
+    // Whether no other process copies any more under this registration.
     bool is_clear() const;
     // Call once it is clear: the pass may be given to another registration.
     void retire();

@@ -140,8 +140,8 @@ Result<LocalSocket::Message> LocalSocket::receive() const {
   }
   message.fds = take_fds(header);
   if (size == 0) return fail(Code::kConnectionLost, "the peer has closed its unix socket");
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-      static_cast<std::size_t>(size) > kMaxMessage) {
+  message.fds_lost = (header.msg_flags & MSG_CTRUNC) != 0;
+  if ((header.msg_flags & MSG_TRUNC) != 0 || static_cast<std::size_t>(size) > kMaxMessage) {
     return fail(Code::kProtocolError, "a message on a unix socket is too long");
   }
   message.bytes.resize(static_cast<std::size_t>(size));

@@ -54,9 +54,10 @@ class LocalSocket {
   struct Message {
     std::vector<std::byte> bytes;
     std::vector<UniqueFd> fds;
+    bool fds_lost = false;  // more were sent: this process can have no more, or they were too many
   };
   // kBusy when nothing has come; kConnectionLost at the end; kProtocolError for a message that is
-  // too long or has too many descriptors.
+  // too long.
   Result<Message> receive() const;
 
   struct Credentials {

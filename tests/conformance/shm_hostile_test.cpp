@@ -17,6 +17,7 @@
 #include "net/runtime.h"
 #include "os/local_socket.h"
 #include "os/run_blocking.h"
+#include "transfer/transports/shm/host_peer.h"
 #include "transfer/transports/shm/messages.h"
 
 namespace mooncake::transfer::shm {
@@ -199,6 +200,37 @@ TEST(ShmHostile, TheSilentKeepNobodyOut) {
   const TransferOutcome outcome = other->transfer({&write, 1}, 5s);
   EXPECT_TRUE(outcome.ok()) << outcome.status.error().message();
   EXPECT_EQ(static_cast<char*>(theirs)[4095], 'm');
+}
+
+// However many pools a peer offers: few enough are mapped that this process has mappings left, and
+// those of a peer that has gone count as memory for as long as a copy holds them.
+TEST(MappedPool, CountsAndIsCounted) {
+  using base::MemoryUse;
+  const auto budget = std::make_shared<base::Budget>(1u << 20);
+  const auto account = std::make_shared<MappingAccount>(budget, 2);
+  const auto open = [&] {
+    auto memory =
+        memory::OwnedMapping::create("test", 8192, memory::OwnedMapping::PeersMay::kWrite);
+    auto mapped = memory::SharedMapping::map(memory->fd(), memory->size(),
+                                             memory::SharedMapping::Use::kReadWrite);
+    return MappedPool::open(account, *std::move(mapped));
+  };
+  auto one = open(), two = open();
+  ASSERT_TRUE(one && two);
+  EXPECT_EQ(budget->used(MemoryUse::kMappings), 16384u);
+  EXPECT_EQ(budget->used(), 0u);
+  EXPECT_EQ(open().error().code(), Code::kBusy);
+  auto held = *one;
+  (*one)->bury();
+  (*one)->bury();
+  one->reset();
+  EXPECT_EQ(budget->used(MemoryUse::kMappings), 8192u);
+  EXPECT_EQ(budget->used(MemoryUse::kDeadMappings), 8192u);
+  EXPECT_EQ(budget->used(), 8192u);
+  held.reset();
+  two->reset();
+  EXPECT_EQ(budget->used(MemoryUse::kDeadMappings) + budget->used(MemoryUse::kMappings), 0u);
+  EXPECT_TRUE(open());
 }
 
 }  // namespace

@@ -9,12 +9,40 @@
 
 namespace mooncake::transfer::shm {
 
-HostLink::HostLink(os::Env env, PeerClients& peers, Peer peer)
-    : env_(env),
-      peers_(peers),
+namespace {
+
+constexpr std::size_t kMostAsked = 64;  // pools that are on their way at once
+constexpr std::uint64_t kWarmFirst = 64u
+                                     << 20;  // bytes of a pool that are warm before its first use
+constexpr base::Duration kWarmTime = std::chrono::milliseconds(2);  // and what else can be by then
+
+// The first part at once, the rest in turn with other work.
+Task<void> warm(os::Env env, std::shared_ptr<const HostPeer> host, std::shared_ptr<MappedPool> pool,
+                os::UniqueFd fd) {
+  memory::MappingWarmer warmer(pool->memory(), fd.get());
+  const TimePoint first_turn = env.now() + kWarmTime;
+  bool more = true;
+  while (more && (warmer.warm_to() < kWarmFirst || env.now() < first_turn))
+    more = warmer.step();
+  pool->set_warm(warmer.warm_to());
+  while (more && host->alive()) {
+    co_await env.executor.yield();
+    more = warmer.step();
+    pool->set_warm(warmer.warm_to());
+  }
+}
+
+}  // namespace
+
+HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccount> mappings,
+                   base::TaskGroup& tasks, Peer peer)
+    : env_(context.env),
+      peers_(context.peers),
+      mappings_(std::move(mappings)),
+      tasks_(tasks),
       remote_(std::move(peer)),
-      opened_(env.executor),
-      welcomed_(env.executor) {}
+      opened_(env_.executor),
+      welcomed_(env_.executor) {}
 
 HostLink::~HostLink() { close(Error(Code::kCancelled)); }
 
@@ -94,28 +122,41 @@ Result<void> HostLink::take_welcome(const os::LocalSocket::Message& message) {
   return {};
 }
 
-Result<void> HostLink::take_pool(const os::LocalSocket::Message& message) {
+Result<void> HostLink::take_pool(os::LocalSocket::Message& message) {
   const auto given = read<PoolGiven>(message.bytes);
   if (!given) return fail(Code::kProtocolError, "unknown message");
   const auto coming = pools_coming_.find(given->pool);
   if (coming == pools_coming_.end()) return fail(Code::kProtocolError, "a pool unasked");
-  if (given->size == 0) {
+  if (given->size == 0 || message.fds_lost) {
+    // It is gone; or this process can have no more descriptors, and the other ways remain.
     host_->drop_pool(given->pool);
+  } else if (message.fds.size() != 1) {
+    return fail(Code::kProtocolError, "a pool without memory");
   } else {
-    if (message.fds.size() != 1) return fail(Code::kProtocolError, "a pool without memory");
-    auto memory = memory::SharedMapping::map(message.fds[0].get(), given->size,
-                                             memory::SharedMapping::Use::kReadWrite);
-    if (memory) {
-      host_->add_pool(given->pool, *std::move(memory));
-    } else if (memory.error().code() == Code::kProtocolError) {
-      return fail(std::move(memory).error());
-    } else {
-      // Out of address space or mappings: the other ways remain.
-      base::log_warning("pool of {}: {}", remote_.name, memory.error().message());
-      host_->drop_pool(given->pool);
-    }
+    MC_CHECK(map_pool(*given, std::move(message.fds[0])));
   }
   coming->second->set();
+  return {};
+}
+
+Result<void> HostLink::map_pool(const PoolGiven& given, os::UniqueFd fd) {
+  auto memory =
+      memory::SharedMapping::map(fd.get(), given.size, memory::SharedMapping::Use::kReadWrite);
+  if (!memory && memory.error().code() == Code::kProtocolError) {
+    return fail(std::move(memory).error());
+  }
+  auto pool = memory ? MappedPool::open(mappings_, *std::move(memory))
+                     : Result<std::shared_ptr<MappedPool>>(fail(std::move(memory).error()));
+  if (!pool) {
+    // Out of address space or mappings: the other ways remain.
+    if (!std::exchange(warned_, true)) {
+      base::log_warning("pool of {}: {}", remote_.name, pool.error().message());
+    }
+    host_->drop_pool(given.pool);
+    return {};
+  }
+  host_->add_pool(given.pool, *pool);
+  tasks_.start(warm(env_, host_, *pool, std::move(fd)));
   return {};
 }
 
@@ -136,22 +177,46 @@ Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint dea
     MC_CO_TRY(const auto regions, decode_described(reply->body, asked.size()));
     host->learn(regions);
   }
-  for (const std::uint64_t pool : host->pools_wanted()) {
-    if (!pools_coming_.try_emplace(pool, std::make_unique<os::Event>(env_.executor)).second)
-      continue;
-    AskPool ask;
-    ask.pool = pool;
-    MC_CO_CHECK(host->socket().send(bytes_of(ask)));
-  }
+  // What others have asked for already, then what is new, a few at a time: a socket doesn't hold
+  // many questions, nor answers that bring descriptors.
   std::vector<os::Event*> coming;
   for (const auto& [pool, event] : pools_coming_) {
     if (!event->is_set()) coming.push_back(event.get());
   }
-  for (os::Event* event : coming) {
-    const bool in_time = co_await event->wait(deadline, cancel);
-    if (!in_time) co_return fail(why_left(cancel));
+  const std::vector<std::uint64_t> wanted = host->pools_wanted();
+  for (std::size_t at = 0; at < wanted.size() || !coming.empty();) {
+    for (os::Event* event : std::exchange(coming, {})) {
+      const bool in_time = co_await event->wait(deadline, cancel);
+      if (!in_time) co_return fail(why_left(cancel));
+    }
+    const auto few = std::span(wanted).subspan(at, std::min(kMostAsked, wanted.size() - at));
+    at += few.size();
+    if (few.empty()) break;
+    if (!host_) co_return fail(failure_);
+    coming = ask_pools(few);
   }
   co_return Result<void>();
+}
+
+// Events of those that nobody has asked for before.
+std::vector<os::Event*> HostLink::ask_pools(std::span<const std::uint64_t> pools) {
+  std::vector<os::Event*> coming;
+  for (const std::uint64_t pool : pools) {
+    const auto [at, is_new] =
+        pools_coming_.try_emplace(pool, std::make_unique<os::Event>(env_.executor));
+    if (!is_new) continue;
+    AskPool ask;
+    ask.pool = pool;
+    const auto sent = host_->socket().send(bytes_of(ask));
+    if (!sent) {
+      // The peer stands still: this time it goes another way.
+      at->second->set();
+      host_->drop_pool(pool);
+      continue;
+    }
+    coming.push_back(at->second.get());
+  }
+  return coming;
 }
 
 void HostLink::close(Error reason) {

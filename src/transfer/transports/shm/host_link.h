@@ -4,7 +4,9 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "net/fd_watch.h"
 #include "os/event.h"
@@ -22,7 +24,9 @@ inline Code why_left(const os::CancelToken* cancel) {
 // Executor thread only.
 class HostLink {
  public:
-  HostLink(os::Env env, PeerClients& peers, Peer peer);
+  // `tasks` take up what goes on for a while after this link has ended.
+  HostLink(const TransportContext& context, std::shared_ptr<MappingAccount> mappings,
+           base::TaskGroup& tasks, Peer peer);
   ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
@@ -50,10 +54,14 @@ class HostLink {
   void read_all();
   Result<void> handle(os::LocalSocket::Message message);
   Result<void> take_welcome(const os::LocalSocket::Message& message);
-  Result<void> take_pool(const os::LocalSocket::Message& message);
+  Result<void> take_pool(os::LocalSocket::Message& message);
+  Result<void> map_pool(const PoolGiven& given, os::UniqueFd fd);
+  std::vector<os::Event*> ask_pools(std::span<const std::uint64_t> pools);
 
   const os::Env env_;
   PeerClients& peers_;
+  const std::shared_ptr<MappingAccount> mappings_;
+  base::TaskGroup& tasks_;
   const Peer remote_;
   os::Event opened_;
   os::Event welcomed_;
@@ -61,6 +69,7 @@ class HostLink {
   std::shared_ptr<HostPeer> host_;
   std::unique_ptr<net::FdWatch> socket_watch_, process_watch_;
   std::map<std::uint64_t, std::unique_ptr<os::Event>> pools_coming_;
+  bool warned_ = false;
   Error failure_{Code::kNotReady};
   TimePoint failed_at_{};
 };

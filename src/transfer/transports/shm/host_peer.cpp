@@ -13,13 +13,39 @@ bool contains(std::uint64_t base, std::uint64_t length, const Slice& slice) {
   return slice.remote >= base && slice.remote - base <= length &&
          slice.length <= length - (slice.remote - base);
 }
-// Guarded memory needs words and records that the gate knows nothing of.
-bool is_plain(const Slice& slice) {
-  return slice.code == Code::kNotReady && slice.guard == 0 && slice.length != 0 &&
-         slice.remote + slice.length > slice.remote;
-}
 
 }  // namespace
+
+bool MappingAccount::open(std::uint64_t bytes) {
+  if (count_.fetch_add(1, std::memory_order_relaxed) >= most_) {
+    count_.fetch_sub(1, std::memory_order_relaxed);
+    return false;
+  }
+  budget_->add(base::MemoryUse::kMappings, bytes);
+  return true;
+}
+
+void MappingAccount::bury(std::uint64_t bytes) {
+  budget_->add(base::MemoryUse::kDeadMappings, bytes);
+  budget_->give_back(base::MemoryUse::kMappings, bytes);
+}
+
+void MappingAccount::close(std::uint64_t bytes, bool buried) {
+  budget_->give_back(buried ? base::MemoryUse::kDeadMappings : base::MemoryUse::kMappings, bytes);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Result<std::shared_ptr<MappedPool>> MappedPool::open(std::shared_ptr<MappingAccount> account,
+                                                     memory::SharedMapping memory) {
+  if (!account->open(memory.size())) return fail(Code::kBusy, "too many mappings of peers' pools");
+  return std::shared_ptr<MappedPool>(new MappedPool(std::move(account), std::move(memory)));
+}
+
+MappedPool::~MappedPool() { account_->close(size(), buried_.load(std::memory_order_relaxed)); }
+
+void MappedPool::bury() {
+  if (!buried_.exchange(true, std::memory_order_relaxed)) account_->bury(size());
+}
 
 HostPeer::HostPeer(const base::Clock& clock, Process process,
                    std::unique_ptr<memory::PeerGate> gate)
@@ -30,6 +56,18 @@ void HostPeer::look_for_end() {
   if (now - looked_at_.load(std::memory_order_relaxed) < kLookInterval.count()) return;
   looked_at_.store(now, std::memory_order_relaxed);
   if (os::has_ended(process_.handle, process_.socket)) end();
+}
+
+// Copies that are under way hold what they copy from.
+void HostPeer::end() {
+  alive_.store(false, std::memory_order_release);
+  std::map<std::uint64_t, Memory> last;  // unmapped outside the lock
+  std::lock_guard lock(mutex_);
+  for (const auto& [pool, memory] : pools_) {
+    memory->bury();
+    gone_.insert(pool);
+  }
+  last.swap(pools_);
 }
 
 void HostPeer::learn(std::span<const DescribedRegion> regions) {
@@ -53,10 +91,9 @@ std::vector<std::uint64_t> HostPeer::pools_wanted() {
   return wanted;
 }
 
-void HostPeer::add_pool(std::uint64_t pool, memory::SharedMapping memory) {
-  auto shared = std::make_shared<const memory::SharedMapping>(std::move(memory));
+void HostPeer::add_pool(std::uint64_t pool, Memory memory) {
   std::lock_guard lock(mutex_);
-  if (!gone_.contains(pool)) pools_.try_emplace(pool, std::move(shared));
+  if (alive() && !gone_.contains(pool)) pools_.try_emplace(pool, std::move(memory));
 }
 
 void HostPeer::drop_pool(std::uint64_t pool) {
@@ -66,6 +103,7 @@ void HostPeer::drop_pool(std::uint64_t pool) {
   wanted_.erase(pool);
   if (const auto it = pools_.find(pool); it != pools_.end()) {
     last = std::move(it->second);
+    last->bury();
     pools_.erase(it);
   }
 }
@@ -87,6 +125,8 @@ HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
   const bool fits = offset >= region.place.offset && offset <= memory->size() &&
                     slice.length <= memory->size() - offset;
   if (!fits) return {};  // the peer contradicts itself
+  // A fault for each page costs more than the kernel's copy.
+  if (!memory->is_warm(offset + slice.length) && reads_processes()) return target;
   target.mapped = memory->data() + offset;
   if (held.empty() || held.back() != memory) held.push_back(memory);
   return target;

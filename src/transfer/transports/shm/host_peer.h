@@ -8,8 +8,10 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/clock.h"
 #include "memory/gate.h"
 #include "memory/interval_index.h"
@@ -22,6 +24,63 @@ namespace mooncake::transfer::shm {
 
 inline constexpr std::string_view kMapped = "shm";
 inline constexpr std::string_view kProcessVm = "process_vm";
+
+// Mappings of all peers of one engine: what they take of its budget, and how many there are. The
+// kernel gives a process 65530, which it needs for other things, too. Thread-safe.
+class MappingAccount {
+ public:
+  static constexpr std::size_t kMost = 1u << 14;
+  explicit MappingAccount(std::shared_ptr<base::Budget> budget, std::size_t most = kMost)
+      : budget_(std::move(budget)), most_(most) {}
+  MappingAccount(const MappingAccount&) = delete;
+  MappingAccount& operator=(const MappingAccount&) = delete;
+
+  // False when there are too many.
+  bool open(std::uint64_t bytes);
+  // Of a peer that has gone: from here on its memory lives by this mapping alone.
+  void bury(std::uint64_t bytes);
+  void close(std::uint64_t bytes, bool buried);
+
+ private:
+  const std::shared_ptr<base::Budget> budget_;
+  const std::size_t most_;
+  std::atomic<std::size_t> count_{0};
+};
+
+// A pool of the peer, mapped here.
+class MappedPool {
+ public:
+  // kBusy when the account is full.
+  static Result<std::shared_ptr<MappedPool>> open(std::shared_ptr<MappingAccount> account,
+                                                  memory::SharedMapping memory);
+  ~MappedPool();
+  MappedPool(const MappedPool&) = delete;
+  MappedPool& operator=(const MappedPool&) = delete;
+
+  const memory::SharedMapping& memory() const { return memory_; }
+  std::byte* data() const { return memory_.data(); }
+  std::uint64_t size() const { return memory_.size(); }
+
+  // Whether a copy up to this offset finds its pages in place, as far as the peer has any there.
+  bool is_warm(std::uint64_t end) const { return end <= warm_to_.load(std::memory_order_relaxed); }
+  void set_warm(std::uint64_t end) { warm_to_.store(end, std::memory_order_relaxed); }
+  // Its owner has gone, or has given it up; copies may still hold it.
+  void bury();
+
+ private:
+  MappedPool(std::shared_ptr<MappingAccount> account, memory::SharedMapping memory)
+      : account_(std::move(account)), memory_(std::move(memory)) {}
+  const std::shared_ptr<MappingAccount> account_;
+  const memory::SharedMapping memory_;
+  std::atomic<std::uint64_t> warm_to_{0};
+  std::atomic<bool> buried_{false};
+};
+
+// Guarded memory needs words and records that the gate knows nothing of.
+inline bool is_plain(const Slice& slice) {
+  return slice.code == Code::kNotReady && slice.guard == 0 && slice.length != 0 &&
+         slice.remote + slice.length > slice.remote;
+}
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
 // process_vm_readv and process_vm_writev; both inside its gate. Thread-safe.
@@ -45,11 +104,11 @@ class HostPeer final : public DirectPath {
   // What the peer has described. Pools that are named, and were never known, are in pools_wanted().
   void learn(std::span<const DescribedRegion> regions);
   std::vector<std::uint64_t> pools_wanted();
-  void add_pool(std::uint64_t pool, memory::SharedMapping memory);
+  void add_pool(std::uint64_t pool, std::shared_ptr<MappedPool> memory);
   void drop_pool(std::uint64_t pool);
 
-  // From here on nothing is copied; what is under way ends with its chunk.
-  void end() { alive_.store(false, std::memory_order_release); }
+  // From here on nothing is copied; what is under way ends with its chunk. Then its pools go.
+  void end();
   bool alive() const { return alive_.load(std::memory_order_acquire); }
   // False once the kernel has refused process_vm_*: only mapped memory can be reached.
   bool reads_processes() const { return !process_vm_refused_.load(std::memory_order_relaxed); }
@@ -57,7 +116,7 @@ class HostPeer final : public DirectPath {
   const os::UniqueFd& process() const { return process_.handle; }
 
  private:
-  using Memory = std::shared_ptr<const memory::SharedMapping>;
+  using Memory = std::shared_ptr<MappedPool>;
   struct Region {
     std::uint64_t base = 0, length = 0;
     memory::RegionKey key{};
@@ -71,7 +130,6 @@ class HostPeer final : public DirectPath {
   };
   class MappedCopier;
   class ProcessCopier;
-
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;

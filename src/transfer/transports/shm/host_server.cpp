@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <deque>
 #include <utility>
 
 #include "base/log.h"
@@ -15,6 +16,8 @@ namespace {
 constexpr base::Duration kTokenTime = std::chrono::seconds(5);
 constexpr base::Duration kStopTime = std::chrono::seconds(2);
 constexpr base::Duration kStopInterval = std::chrono::milliseconds(1);
+constexpr base::Duration kLateInterval = std::chrono::milliseconds(2);
+constexpr std::size_t kMaxLate = 1u << 18;  // messages that one process has not read
 constexpr std::size_t kMaxTokens = 1024;
 constexpr std::size_t kMaxSessions = 1024;
 constexpr std::size_t kMaxSilent = 64;  // sessions without a hello
@@ -29,6 +32,7 @@ struct HostServer::Session {
   os::UniqueFd process;
   std::unique_ptr<net::FdWatch> socket_watch, process_watch;
   std::shared_ptr<memory::Gate::Peer> slots;  // once it was welcomed
+  std::deque<Late> late;                      // not sent yet
 };
 
 HostServer::HostServer(const TransportContext& context) : context_(context) {
@@ -153,7 +157,7 @@ Result<void> HostServer::answer(Session& session, const os::LocalSocket::Message
   }
   const auto asked = read<AskPool>(message.bytes);
   if (!asked) return fail(Code::kProtocolError, "unknown message");
-  return give_pool(session, asked->pool);
+  return tell(session, {asked->pool, false});
 }
 
 Result<void> HostServer::welcome(Session& session, const Hello& hello) {
@@ -173,24 +177,52 @@ Result<void> HostServer::welcome(Session& session, const Hello& hello) {
   return session.socket.send(bytes_of(welcome), fds);
 }
 
-Result<void> HostServer::give_pool(Session& session, std::uint64_t pool) {
+Result<void> HostServer::send(Session& session, const Late& message) {
+  if (message.dropped) {
+    DropPool dropped;
+    dropped.pool = message.pool;
+    return session.socket.send(bytes_of(dropped));
+  }
   PoolGiven given;
-  given.pool = pool;
-  const auto memory = context_.registry.pool_memory(pool);
+  given.pool = message.pool;
+  const auto memory = context_.registry.pool_memory(message.pool);
   if (!memory) return session.socket.send(bytes_of(given));
   given.size = memory->size;
   const std::array fds{memory->fd.get()};
   return session.socket.send(bytes_of(given), fds);
 }
 
-void HostServer::tell_dropped(std::uint64_t pool) {
-  DropPool dropped;
-  dropped.pool = pool;
+Result<void> HostServer::tell(Session& session, Late message) {
+  auto sent = session.late.empty() ? send(session, message) : fail(Code::kBusy);
+  if (sent || sent.error().code() != Code::kBusy) return sent;
+  if (session.late.size() >= kMaxLate) return fail(Code::kBusy, "it does not read");
+  session.late.push_back(message);
+  if (std::exchange(sends_late_, true)) return {};
+  context_.env.executor.run_at(context_.env.now() + kLateInterval, [this, here = here_] {
+    if (*here) send_late();
+  });
+  return {};
+}
+
+void HostServer::send_late() {
+  sends_late_ = false;
   for (auto it = sessions_.begin(); it != sessions_.end();) {
     const Place place = it++;
-    if (!(*place)->slots) continue;
-    const auto sent = (*place)->socket.send(bytes_of(dropped));
-    if (!sent) end(place, sent.error());
+    for (auto late = std::exchange((*place)->late, {}); !late.empty(); late.pop_front()) {
+      const auto told = tell(**place, late.front());
+      if (told) continue;
+      end(place, told.error());
+      break;
+    }
+  }
+}
+
+void HostServer::tell_dropped(std::uint64_t pool) {
+  for (auto it = sessions_.begin(); it != sessions_.end();) {
+    const Place place = it++;
+    if (!(*place)->slots || !(*place)->socket) continue;
+    const auto told = tell(**place, {pool, true});
+    if (!told) end(place, told.error());
   }
 }
 
@@ -205,6 +237,7 @@ void HostServer::end(Place place, const Error& reason) {
   }
   session.socket_watch.reset();
   session.socket = {};
+  session.late.clear();
   const bool copies_no_more = reason.code() == Code::kConnectionLost;
   if (session.slots && !copies_no_more) return;  // until its exit
   if (session.slots) gate_->remove_peer(session.slots);

@@ -31,6 +31,10 @@ class HostServer {
 
  private:
   struct Session;
+  struct Late {
+    std::uint64_t pool = 0;
+    bool dropped = false;  // else it was asked for
+  };
   using Place = std::list<std::unique_ptr<Session>>::iterator;
 
   Result<net::Bytes> invite(const net::ServerCall& call);
@@ -41,8 +45,11 @@ class HostServer {
   void read_all(Place session);
   Result<void> answer(Session& session, const os::LocalSocket::Message& message);
   Result<void> welcome(Session& session, const Hello& hello);
-  Result<void> give_pool(Session& session, std::uint64_t pool);
   void tell_dropped(std::uint64_t pool);
+  // Sends now or, while the peer doesn't read, later and in order.
+  Result<void> tell(Session& session, Late message);
+  Result<void> send(Session& session, const Late& message);
+  void send_late();
   void end(Place session, const Error& reason);
 
   const TransportContext context_;
@@ -51,6 +58,7 @@ class HostServer {
   os::LocalSocket listener_;
   std::unique_ptr<net::FdWatch> listener_watch_;
   std::list<std::unique_ptr<Session>> sessions_;
+  bool sends_late_ = false;                                    // a timer is set
   std::map<Token, TimePoint> tokens_;                          // -> until when it is good
   std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // for what was posted
 };

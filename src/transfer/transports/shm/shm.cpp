@@ -33,7 +33,10 @@ Task<void> open_link(std::shared_ptr<HostLink> link, TimePoint deadline) {
 
 class ShmTransport final : public Transport {
  public:
-  explicit ShmTransport(const TransportContext& context) : context_(context), server_(context) {
+  explicit ShmTransport(const TransportContext& context)
+      : context_(context),
+        server_(context),
+        mappings_(std::make_shared<MappingAccount>(context.budget)) {
     auto started = server_.start();
     if (!started) missing_ = started.error().message();
   }
@@ -57,6 +60,7 @@ class ShmTransport final : public Transport {
 
   const TransportContext context_;
   HostServer server_;
+  const std::shared_ptr<MappingAccount> mappings_;
   std::string missing_;  // why nobody is reached; empty = nothing is missing
   std::map<base::Incarnation, std::shared_ptr<HostLink>> links_;
   base::TaskGroup tasks_;
@@ -86,7 +90,7 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
   });
   std::shared_ptr<HostLink>& link = links_[peer.incarnation];
   if (!link) {
-    link = std::make_shared<HostLink>(context_.env, context_.peers, peer);
+    link = std::make_shared<HostLink>(context_, mappings_, tasks_, peer);
     tasks_.start(open_link(link, context_.env.now() + kOpenTime));
   }
   return link;
