@@ -1,5 +1,6 @@
 #include "memory/copy.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -62,6 +63,14 @@ void stream(std::byte* to, const std::byte* from, std::size_t size) { std::memcp
 #endif
 
 }  // namespace
+
+void store_fence() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#else
+  std::atomic_thread_fence(std::memory_order_release);
+#endif
+}
 
 void copy_bytes(std::byte* to, const std::byte* from, std::size_t size) {
   if (size < kStreamFrom) {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
+#include "memory/copy.h"
 
 namespace mooncake::memory {
 
@@ -30,15 +28,6 @@ constexpr std::uint32_t index_of(Pass pass) {
 constexpr std::uint64_t generation_of(Pass pass) { return word_of(pass) & kMaxGeneration; }
 constexpr Pass pass_of(std::uint32_t index, std::uint64_t generation) {
   return static_cast<Pass>(std::uint64_t{index} << kGenerationBits | generation);
-}
-
-// Stores that went past the cache are ordered by this alone.
-void store_fence() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#else
-  std::atomic_thread_fence(std::memory_order_release);
-#endif
 }
 
 }  // namespace

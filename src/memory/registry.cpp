@@ -26,6 +26,7 @@ struct RegistrationState {
   Region region;
   std::atomic<bool> live{true};
   std::atomic<std::size_t> accesses{0};
+  std::atomic<std::size_t> uses{0};
   std::list<const RegistrationState*>::iterator by_age;  // of a live plain one
 };
 
@@ -92,10 +93,27 @@ Access::~Access() {
 bool Access::live() const { return state_ && state_->live.load(std::memory_order_acquire); }
 const Region& Access::region() const { return state_->region; }
 
+Use::Use(std::shared_ptr<RegistrationState> state) : state_(std::move(state)) {
+  state_->uses.fetch_add(1, std::memory_order_relaxed);
+}
+Use& Use::operator=(Use&& other) noexcept {
+  Use ended(std::move(*this));
+  state_ = std::move(other.state_);
+  return *this;
+}
+Use::~Use() {
+  if (state_) state_->uses.fetch_sub(1, std::memory_order_release);
+}
+bool Use::live() const { return state_->live.load(std::memory_order_acquire); }
+const Region& Use::region() const { return state_->region; }
+
 std::size_t Registry::Removed::accesses() const {
   return state_->accesses.load(std::memory_order_acquire);
 }
-bool Registry::Removed::is_clear() const { return !gate_ || gate_->is_clear(state_->region.pass); }
+bool Registry::Removed::is_clear() const {
+  if (state_->uses.load(std::memory_order_acquire) != 0) return false;
+  return !gate_ || gate_->is_clear(state_->region.pass);
+}
 void Registry::Removed::retire() {
   if (gate_) std::exchange(gate_, nullptr)->retire(state_->region.pass);
 }
@@ -278,6 +296,14 @@ Result<Access> Registry::admit(std::uint64_t base, std::uint64_t length, RegionK
   }
   return fail(state_->covering(base, base + length) ? Code::kRegionKeyMismatch
                                                     : Code::kAddressNotRegistered);
+}
+
+// Under the mutex it comes before a removal, which then waits for it, or finds nothing.
+Use Registry::use(std::uint64_t base, std::uint64_t length) const {
+  if (length == 0 || base + length < base) return {};
+  std::lock_guard lock(state_->mutex);
+  const Registration* const found = state_->plain.covering(base, base + length);
+  return found ? Use(*found) : Use();
 }
 
 Result<Region> Registry::find(std::uint64_t base, std::uint64_t length) const {

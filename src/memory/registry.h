@@ -62,6 +62,25 @@ class Access {
   std::shared_ptr<RegistrationState> state_;
 };
 
+// One copy in registered memory by a thread of this process: as long as it lasts, the range is not
+// given back to its owner.
+class Use {
+ public:
+  Use() = default;
+  explicit Use(std::shared_ptr<RegistrationState> state);
+  Use(Use&&) noexcept = default;
+  Use& operator=(Use&& other) noexcept;
+  ~Use();  // ends the copy
+
+  explicit operator bool() const { return state_ != nullptr; }
+  // False once the registration has been taken back: then the copy should end soon.
+  bool live() const;
+  const Region& region() const;
+
+ private:
+  std::shared_ptr<RegistrationState> state_;
+};
+
 // Registering an equal or overlapping range again succeeds and is counted: a range is accessible
 // while at least one registration covers it. Only guarded memory is exclusive: no other
 // registration may overlap it. O(log n). Thread-safe.
@@ -93,7 +112,8 @@ class Registry {
     // Accesses of peers through this process that have not ended. They are not live any more: what
     // asks before each copy, on the executor's thread, does no harm there.
     std::size_t accesses() const;
-    // Whether no other process copies any more under this registration.
+    // Whether nobody copies any more under this registration: no other process, no thread of this
+    // one.
     bool is_clear() const;
     // Call once it is clear: the pass may be given to another registration.
     void retire();
@@ -111,6 +131,8 @@ class Registry {
   // Admits an access of a peer to [base, base + length) under this key. kAddressNotRegistered, or
   // kRegionKeyMismatch when the range is registered under another key by now.
   Result<Access> admit(std::uint64_t base, std::uint64_t length, RegionKey key) const;
+  // Plain memory that has this range, for a copy on any thread; none when there is none.
+  Use use(std::uint64_t base, std::uint64_t length) const;
   // Registrations from here on get passes of this gate.
   void use_gate(std::shared_ptr<Gate> gate);
 

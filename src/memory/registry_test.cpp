@@ -218,5 +218,26 @@ TEST(Registry, IsThreadSafe) {
   EXPECT_EQ(registry.size(), 0u);
 }
 
+// A copy of this process's own holds back whoever takes the range, not who takes another.
+TEST(Registry, UsesAreWaitedFor) {
+  Registry registry;
+  const Memory memory(2);
+  ASSERT_TRUE(registry.add(memory.at(0), kPage));
+  ASSERT_TRUE(registry.add(memory.at(kPage), kPage));
+  EXPECT_FALSE(registry.use(memory.at(0), kPage + 1)) << "no one region has it";
+  EXPECT_FALSE(registry.use(memory.at(0), 0));
+  Use use = registry.use(memory.at(100), 10);
+  ASSERT_TRUE(use);
+  EXPECT_EQ(use.region().base, memory.at(0));
+  EXPECT_TRUE(registry.remove(memory.at(kPage))->is_clear());
+  auto removed = registry.remove(memory.at(0));
+  ASSERT_TRUE(removed);
+  EXPECT_FALSE(use.live());
+  EXPECT_FALSE(removed->is_clear());
+  EXPECT_FALSE(registry.use(memory.at(100), 10));
+  use = {};
+  EXPECT_TRUE(removed->is_clear());
+}
+
 }  // namespace
 }  // namespace mooncake::memory

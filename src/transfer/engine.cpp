@@ -98,6 +98,9 @@ Task<Result<void>> EngineImpl::open() {
   own->peer.incarnation = identity_.incarnation;
   own->peer.same_process = true;
   own->peer.same_host = true;
+  for (std::size_t i = 0; i < transports_.size(); ++i) {
+    if (transports_[i]->direct(own->peer)) note_direct(*own, i);
+  }
   segments_.push_back(std::move(own));
   handles_.emplace(identity_.name, SegmentHandle::kLocal);
 

@@ -5,12 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
 #include "mooncake/transfer.h"
+#include "net/runtime.h"
 #include "transfer/engine_testing.h"
 
 namespace mooncake {
@@ -100,6 +105,101 @@ TEST(TransferEngine, RegistrationsAreCounted) {
   ASSERT_TRUE(engine->unregister_memory(memory.data()));
   ASSERT_TRUE(engine->unregister_memory(memory.data()));
   EXPECT_EQ(engine->unregister_memory(memory.data()).error().code(), Code::kAddressNotRegistered);
+}
+
+// Within the engine a copy needs no other thread: not even that of an executor that is kept busy.
+TEST(TransferEngine, CopiesItsOwnMemoryOnTheCallersThread) {
+  const auto engine = make();
+  constexpr std::size_t kSize = 3'000'001;
+  std::vector<char> memory(2 * kSize);
+  for (std::size_t i = 0; i < kSize; ++i)
+    memory[i] = static_cast<char>(i * 7 >> 3);
+  ASSERT_TRUE(engine->register_memory(memory.data(), memory.size()));
+  std::promise<void> held, go_on;
+  engine->runtime().env().executor.post([&] {
+    held.set_value();
+    go_on.get_future().wait();
+  });
+  held.get_future().wait();
+  const TransferRequest requests[] = {
+      request(Opcode::kWrite, memory.data(), SegmentHandle::kLocal, memory.data() + kSize, kSize),
+      // Over itself, in both directions.
+      request(Opcode::kRead, memory.data() + 10, SegmentHandle::kLocal, memory.data(), 50'000)};
+  const TransferOutcome outcome = engine->transfer(requests, 60s);
+  go_on.set_value();
+  ASSERT_TRUE(outcome.ok()) << outcome.status.error().message();
+  EXPECT_EQ(outcome.bytes_by_path.at("local"), kSize + 50'000);
+  EXPECT_EQ(outcome.reasons.at("local"), "copied by the calling thread");
+  EXPECT_EQ(std::memcmp(memory.data() + 10, memory.data() + kSize, 50'000), 0);
+  EXPECT_EQ(std::memcmp(memory.data() + 50'010, memory.data() + kSize + 50'010, kSize - 50'010), 0);
+}
+
+// Memory that is taken back while threads copy into it: from then on they don't.
+TEST(TransferEngine, TakesMemoryBackFromItsOwnCopies) {
+  const auto engine = make();
+  constexpr std::size_t kSize = 8u << 20;
+  std::vector<char> source(kSize, 'w'), target(kSize);
+  ASSERT_TRUE(engine->register_memory(source.data(), kSize));
+  ASSERT_TRUE(engine->register_memory(target.data(), kSize));
+  std::atomic<int> copies{0};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      const TransferRequest copy =
+          request(Opcode::kWrite, source.data(), SegmentHandle::kLocal, target.data(), kSize);
+      while (!over)
+        copies += engine->transfer({&copy, 1}, 10s).ok() ? 1 : 0;
+    });
+  }
+  for (int round = 0; round < 20; ++round) {
+    const int before = copies;
+    while (copies < before + 2)
+      std::this_thread::yield();
+    ASSERT_TRUE(engine->unregister_memory(target.data(), 10s));
+    std::fill(target.begin(), target.end(), static_cast<char>(round));
+    for (int look = 0; look < 3; ++look) {
+      ASSERT_EQ(std::count(target.begin(), target.end(), static_cast<char>(round)),
+                static_cast<std::ptrdiff_t>(kSize));
+      std::this_thread::yield();
+    }
+    ASSERT_TRUE(engine->register_memory(target.data(), kSize));
+  }
+  over = true;
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
+TEST(TransferEngine, ShowsWhatItHasTakenOfItsBudget) {
+  TransferOptions options;
+  options.memory_budget = 8u << 20;
+  const auto engine = make(options);
+  const auto memory = engine->allocate_memory(6u << 20);
+  ASSERT_TRUE(memory);
+  const std::string text = engine->metrics();
+  for (const char* row :
+       {"mooncake_engine_memory_limit_bytes 8388608", "mooncake_engine_start_seconds ",
+        "mooncake_engine_memory_bytes{use=\"buffers\"} 6291456",
+        "mooncake_engine_memory_bytes{use=\"dead_mappings\"} 0", "mooncake_engine_held_bytes ",
+        "mooncake_engine_closed_connections_total{reason=\"crowded_out\"} 0",
+        "mooncake_engine_prepared_bytes_total 6291456"}) {
+    EXPECT_NE(text.find(row), std::string::npos) << row << " is not in\n" << text;
+  }
+  const auto refused = engine->allocate_memory(3u << 20);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().detail(),
+            "mooncake-buffer asks for 4194304 bytes; of the 8388608 of memory_budget "
+            "(MOONCAKE_MEMORY_BUDGET) 6291456 are in use (buffers 6291456)");
+  EXPECT_TRUE(engine->free_memory(*memory));
+  EXPECT_TRUE(engine->allocate_memory(8u << 20));
+}
+
+TEST(TransferEngine, TakesItsBudgetFromTheEnvironment) {
+  ::setenv("MOONCAKE_MEMORY_BUDGET", "2MB", 1);
+  const auto engine = make();
+  ::unsetenv("MOONCAKE_MEMORY_BUDGET");
+  EXPECT_TRUE(engine->allocate_memory(2u << 20));
+  EXPECT_EQ(engine->allocate_memory(4096).error().code(), Code::kOutOfMemory);
 }
 
 TEST(TransferEngine, GivesMemoryOfItsOwn) {

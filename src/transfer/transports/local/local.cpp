@@ -1,10 +1,13 @@
-// The local transport: the target is this very engine's memory. Copies on the executor's thread, in
-// steps, under the same checks as a peer's access.
+// The local transport: the target is this very engine's memory. Plain memory is copied on the
+// caller's thread; what goes through the executor is copied there, in steps, under the same checks
+// as a peer's access.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
 
+#include "memory/copy.h"
 #include "transfer/access.h"
 #include "transfer/cursor.h"
 #include "transfer/transport.h"
@@ -13,8 +16,9 @@ namespace mooncake::transfer {
 namespace local {
 namespace {
 
-constexpr std::uint64_t kStep = 8u << 20;   // bytes copied before other work has its turn
-constexpr std::uint64_t kSliceCost = 4096;  // of a slice, in bytes: checks cost, too
+constexpr std::uint64_t kStep = 8u << 20;        // bytes copied before other work has its turn
+constexpr std::uint64_t kDirectStep = 1u << 20;  // on a caller's thread, before it looks around
+constexpr std::uint64_t kSliceCost = 4096;       // of a slice, in bytes: checks cost, too
 
 constexpr Capabilities kCapabilities = [] {
   Capabilities capabilities;
@@ -38,9 +42,72 @@ RemoteRange range_of(const Slice& slice) {
   return range;
 }
 
+// Plain memory, on the caller's thread. An unregistration waits for the copy, which looks for it
+// after every step.
+class LocalPath final : public DirectPath {
+ public:
+  LocalPath(const memory::Registry& registry, const base::Clock& clock)
+      : registry_(registry), clock_(clock) {}
+  void copy(std::span<Slice> slices, TimePoint deadline) override;
+  void close() { closed_.store(true, std::memory_order_relaxed); }
+
+ private:
+  // False when the rest is not to be tried.
+  bool copy_one(Slice& slice, const memory::Use& use, TimePoint deadline);
+
+  const memory::Registry& registry_;
+  const base::Clock& clock_;
+  std::atomic<bool> closed_{false};
+};
+
+bool LocalPath::copy_one(Slice& slice, const memory::Use& use, TimePoint deadline) {
+  BufferCursor local(slice.local);
+  auto* const there = reinterpret_cast<std::byte*>(slice.remote);
+  for (std::uint64_t offset = 0; offset < slice.length;) {
+    if (closed_.load(std::memory_order_relaxed) || !use.live()) return true;
+    if (clock_.now() >= deadline) return false;
+    const base::MutableBuffer piece = local.peek(kDirectStep);
+    if (piece.empty()) return true;
+    const bool write = slice.opcode == Opcode::kWrite;
+    std::byte* const to = write ? there + offset : piece.data();
+    const std::byte* const from = write ? piece.data() : there + offset;
+    const bool apart = to + piece.size() <= from || from + piece.size() <= to;
+    if (apart) {
+      memory::copy_bytes(to, from, piece.size());
+    } else {
+      std::memmove(to, from, piece.size());
+    }
+    local.advance(piece.size());
+    offset += piece.size();
+  }
+  slice.code = Code::kOk;
+  slice.way = kCapabilities.name;
+  return true;
+}
+
+void LocalPath::copy(std::span<Slice> slices, TimePoint deadline) {
+  memory::Use use;
+  bool in_time = true;
+  for (Slice& slice : slices) {
+    if (slice.code != Code::kNotReady || slice.guard != 0 || slice.length == 0) continue;
+    const bool same = use && slice.remote >= use.region().base &&
+                      slice.length <= use.region().length &&
+                      slice.remote - use.region().base <= use.region().length - slice.length;
+    if (!same) use = registry_.use(slice.remote, slice.length);
+    if (!use || (slice.key != memory::RegionKey{} && slice.key != use.region().key)) continue;
+    const bool read_only = use.region().permission == memory::Permission::kReadOnly;
+    if (read_only && slice.opcode == Opcode::kWrite) continue;
+    in_time = in_time && copy_one(slice, use, deadline);
+    memory::store_fence();  // before `use` ends
+    if (!in_time) slice.code = Code::kDeadlineExceeded;
+  }
+}
+
 class LocalTransport final : public Transport {
  public:
-  explicit LocalTransport(const TransportContext& context) : context_(context) {}
+  explicit LocalTransport(const TransportContext& context)
+      : context_(context),
+        path_(std::make_shared<LocalPath>(context.registry, context.env.executor.clock())) {}
 
   const Capabilities& capabilities() const override { return kCapabilities; }
   bool reaches(const Peer& peer, std::string& why) const override {
@@ -55,8 +122,12 @@ class LocalTransport final : public Transport {
   Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
     co_return Result<void>();
   }
+  std::shared_ptr<DirectPath> direct(const Peer& peer) override {
+    return peer.same_process ? path_ : nullptr;
+  }
   Task<void> stop() override {
     stopping_ = true;
+    path_->close();
     co_return;
   }
 
@@ -72,6 +143,7 @@ class LocalTransport final : public Transport {
   Task<Code> pause(std::uint64_t cost, Limit limit);
 
   const TransportContext context_;
+  const std::shared_ptr<LocalPath> path_;
   bool stopping_ = false;
   std::uint64_t done_in_turn_ = 0;
 };
