@@ -59,6 +59,7 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       plain_within_host_(options.plain_within_host),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
       budget_(make_budget(options.memory_budget)),
+      crew_(options.copy_helpers),
       server_(net::RpcServer::create(env, server_options(identity_, options.limits, *budget_))) {
   add_metrics();
 }
@@ -86,7 +87,7 @@ Task<Result<void>> EngineImpl::open() {
   peers_ = std::make_unique<PeerClients>(env_, identity_);
   const TransportContext context{env_,    identity_,           registry_, *server_,
                                  *peers_, transport_counters_, lanes_,    !listen_.host.empty(),
-                                 budget_};
+                                 crew_,   budget_};
   for (const TransportEntry& entry : builtin_transports()) {
     const bool allowed = allowed_.empty() ||
                          std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();
@@ -389,6 +390,7 @@ Engine::Counters EngineImpl::counters() const {
   counters.retried_attempts = retried_attempts_;
   counters.stuck_attempts = stuck_attempts_;
   counters.quarantined_bytes = quarantined_bytes_;
+  counters.helped_copies = crew_.helped();
   counters.server = server_->counters();
   return counters;
 }

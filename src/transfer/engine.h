@@ -33,6 +33,7 @@ struct EngineOptions {
   SliceScheduler::Rules scheduling;     // how requests are spread over them
   std::vector<std::string> transports;  // names of those to use; empty = all
   std::uint64_t memory_budget = 0;  // bytes for pools and what peers make it take; 0 = unlimited
+  unsigned copy_helpers = 0;        // threads that help with large copies, at most
   bool plain_within_host = false;   // memory that is not guarded moves within this host only
 };
 
@@ -124,6 +125,7 @@ class Engine {
     std::uint64_t refused_ranges;  // accesses of peers that named what they may not touch
     std::uint64_t fenced_attempts, retried_attempts, quarantined_bytes;
     std::uint64_t stuck_attempts;  // called off, since their lane seemed to stand still
+    std::uint64_t helped_copies;  // large ones that two threads have made together
     net::RpcServer::Counters server;
   };
   virtual Counters counters() const = 0;

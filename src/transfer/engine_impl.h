@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "os/executor.h"
+#include "transfer/copy_crew.h"
 #include "transfer/describe.h"
 #include "transfer/engine.h"
 #include "transfer/inbox.h"
@@ -122,6 +123,7 @@ class EngineImpl final : public Engine {
   memory::Registry registry_;
   Inbox inbox_;
   TransportCounters transport_counters_;
+  CopyCrew crew_;  // goes after the transports, and so after their copies
   std::unique_ptr<net::RpcServer> server_;
   std::unique_ptr<PeerClients> peers_;
   std::vector<std::unique_ptr<Transport>> transports_;

@@ -42,6 +42,8 @@ void EngineImpl::add_metrics() {
           &Counters::retried_attempts);
   counter("mooncake_engine_quarantined_bytes", "Bytes here and at peers whose fence is awaited",
           &Counters::quarantined_bytes);
+  counter("mooncake_engine_helped_copies_total", "Large copies that two threads have made",
+          &Counters::helped_copies);
   add_server_metrics();
 }
 

@@ -24,6 +24,14 @@ constexpr Setting kSettings[] = {
              "quarters of the machine's memory, or of what its control group may use",
      .minimum = 0,
      .env = "MOONCAKE_MEMORY_BUDGET"},
+    {.name = "copy_helpers",
+     .type = SettingType::kInteger,
+     .fallback = "-1",
+     .help = "threads that help callers with large copies within a host; 0 = none, -1 = as many as "
+             "the CPU quota leaves, at most 4",
+     .minimum = -1,
+     .maximum = 64,
+     .env = "MOONCAKE_COPY_HELPERS"},
 };
 
 }  // namespace

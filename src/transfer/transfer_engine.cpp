@@ -14,6 +14,7 @@
 #include "os/limits.h"
 #include "os/open_calls.h"
 #include "os/run_blocking.h"
+#include "transfer/copy_crew.h"
 #include "transfer/engine.h"
 #include "transfer/request_batch.h"
 #include "transfer/settings.h"
@@ -84,6 +85,11 @@ bool retire_at_once(memory::Registry::Removed& removed) {
   return true;
 }
 
+unsigned copy_helpers(const Settings& settings) {
+  const std::int64_t wanted = settings.integer("copy_helpers");
+  return wanted < 0 ? transfer::CopyCrew::helpers_by_quota() : static_cast<unsigned>(wanted);
+}
+
 std::uint64_t memory_budget(const TransferOptions& options, const Settings& settings) {
   if (options.memory_budget != 0) return options.memory_budget;
   const std::uint64_t set = settings.bytes("memory_budget");
@@ -94,6 +100,7 @@ Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions 
                                                    Settings settings, net::Address listen) {
   transfer::EngineOptions engine_options;
   MC_CO_CHECK(set_path(options.path, settings, engine_options));
+  engine_options.copy_helpers = copy_helpers(settings);
   engine_options.memory_budget = memory_budget(options, settings);
   if (options.metadata_server != kP2p) {
     auto store = metastore::open_metastore(env, options.metadata_server);

@@ -130,6 +130,8 @@ struct TransportCounters {
   base::Counter fenced_attempts;  // of peers, that were under way when they were fenced
 };
 
+class CopyCrew;
+
 // What the engine lends its transports.
 struct TransportContext {
   os::Env env;
@@ -140,6 +142,7 @@ struct TransportContext {
   TransportCounters& counters;
   std::uint32_t lanes;  // connections for data to one peer, for those that have such
   bool serves;          // peers may connect to this engine
+  CopyCrew& crew;
   std::shared_ptr<base::Budget> budget;
 };
 

@@ -11,6 +11,7 @@
 
 #include "memory/extent_table.h"
 #include "os/sim_executor.h"
+#include "transfer/copy_crew.h"
 #include "transfer/describe.h"
 #include "transfer/inbox.h"
 #include "transfer/transports/tcp/messages.h"
@@ -137,8 +138,9 @@ class World {
   Handlers handlers_;
   PeerClients peers_{env_, identity_};
   TransportCounters counters_;
+  CopyCrew crew_{0};
   tcp::TcpServer server_{
-      TransportContext{env_, identity_, registry_, handlers_, peers_, counters_, nullptr}};
+      TransportContext{env_, identity_, registry_, handlers_, peers_, counters_, crew_, nullptr}};
 };
 
 void play(std::uint8_t choice, base::ConstBuffer body) {

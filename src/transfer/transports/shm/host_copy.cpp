@@ -6,7 +6,9 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "memory/copy.h"
 #include "transfer/cursor.h"
@@ -218,35 +220,189 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
   }
 }
 
-void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
-  look_for_end();
-  memory::PeerGate::Slots slots = gate_->claim();
-  if (!slots) return;
-  CallState state{clock_, deadline};
-  std::array<Target, kWindow> targets;
-  for (std::size_t at = 0; at < slices.size() && !state.over;) {
+// One thread's part in a call: slots of its own, and how far it may go.
+class HostPeer::Copier {
+ public:
+  Copier(HostPeer& peer, TimePoint deadline)
+      : peer_(peer), slots_(peer.gate_->claim()), state_{peer.clock_, deadline} {
+    state_.over = !slots_;
+  }
+
+  // Moves what it can of the slices, at most kWindow.
+  void copy(std::span<Slice> window);
+  bool is_over() const { return state_.over; }
+  bool is_too_late() const { return state_.too_late; }
+
+ private:
+  HostPeer& peer_;
+  memory::PeerGate::Slots slots_;
+  CallState state_;
+  std::array<Target, kWindow> targets_;
+  std::unique_ptr<ProcessCopier> process_;  // once it is needed
+};
+
+void HostPeer::Copier::copy(std::span<Slice> window) {
+  std::vector<Memory> held;
+  peer_.resolve(window, targets_, held);
+  bool others = false;
+  {
+    MappedCopier mapped(peer_, slots_, state_);
+    for (std::size_t i = 0; i < window.size() && !state_.over; ++i) {
+      if (targets_[i].mapped) mapped.copy(window[i], targets_[i]);
+      others |= !targets_[i].mapped && targets_[i].pass != memory::Pass::kNone;
+    }
+  }
+  if (!others || state_.over || !peer_.reads_processes()) return;
+  if (!process_) process_ = std::make_unique<ProcessCopier>(peer_, slots_, state_);
+  for (std::size_t i = 0; i < window.size() && !state_.over; ++i) {
+    if (!targets_[i].mapped && targets_[i].pass != memory::Pass::kNone) {
+      process_->add(window[i], targets_[i].pass);
+    }
+  }
+  process_->flush();
+}
+
+// A call that two threads make together: each claims one share after the other, a few whole slices
+// or a part of a large one, so that none waits for the other for longer than a share takes.
+class HostPeer::SharedCopy final : public CopyCrew::Work {
+ public:
+  SharedCopy(HostPeer& peer, std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline)
+      : peer_(peer),
+        slices_(slices),
+        deadline_(deadline),
+        share_(std::clamp(bytes / kShares / kPage * kPage, kSmallestShare, kStay)),
+        left_(slices.size()) {}
+
+  std::uint64_t take_part() override;
+  bool is_too_late() const { return too_late_; }
+
+ private:
+  struct Share {
+    std::span<Slice> slices;
+    std::size_t index = 0;  // of the slice of which it is a part
+    Slice part;             // then the only one
+    std::vector<base::MutableBuffer> local;
+  };
+  static constexpr std::uint64_t kPage = 4096;
+  static constexpr std::uint64_t kShares = 8;
+  static constexpr std::uint64_t kSmallestShare = 128u << 10;
+
+  bool claim(Share& share);
+  void cut(Share& share);
+  // Returns the bytes that were copied.
+  std::uint64_t settle(const Share& share);
+
+  HostPeer& peer_;
+  const std::span<Slice> slices_;
+  const TimePoint deadline_;
+  const std::uint64_t share_;  // bytes
+  std::atomic<bool> too_late_{false};
+  std::mutex mutex_;
+  std::size_t next_ = 0;  // guarded by mutex, as all below
+  std::uint64_t offset_ = 0;
+  BufferCursor cursor_{std::span<const base::MutableBuffer>()};
+  std::vector<std::uint64_t> left_;  // bytes not copied yet, of slices that were cut
+};
+
+std::uint64_t HostPeer::SharedCopy::take_part() {
+  Copier copier(peer_, deadline_);
+  std::uint64_t copied = 0;
+  for (Share share; !copier.is_over() && claim(share);) {
+    copier.copy(share.slices);
+    copied += settle(share);
+  }
+  if (copier.is_too_late()) too_late_ = true;
+  return copied;
+}
+
+bool HostPeer::SharedCopy::claim(Share& share) {
+  std::lock_guard lock(mutex_);
+  while (next_ < slices_.size() && offset_ == 0 && !is_plain(slices_[next_]))
+    ++next_;
+  if (next_ == slices_.size()) return false;
+  const std::size_t first = next_;
+  std::uint64_t bytes = 0;
+  while (next_ < slices_.size() && offset_ == 0 && next_ - first < kWindow &&
+         slices_[next_].length <= share_ - bytes) {
+    bytes += slices_[next_++].length;
+  }
+  if (next_ == first) {
+    cut(share);
+  } else {
+    share.slices = slices_.subspan(first, next_ - first);
+  }
+  return true;
+}
+
+void HostPeer::SharedCopy::cut(Share& share) {
+  Slice& whole = slices_[next_];
+  if (offset_ == 0) {
+    cursor_ = BufferCursor(whole.local);
+    left_[next_] = whole.length;
+  }
+  const std::uint64_t length = std::min(share_, whole.length - offset_);
+  share.local.clear();
+  for (std::uint64_t at = 0; at < length;) {
+    const base::MutableBuffer piece = cursor_.peek(length - at);
+    if (piece.empty()) break;
+    share.local.push_back(piece);
+    cursor_.advance(piece.size());
+    at += piece.size();
+  }
+  share.index = next_;
+  share.part = whole;
+  share.part.code = Code::kNotReady;
+  share.part.remote += offset_;
+  share.part.length = length;
+  share.part.local = share.local;
+  share.slices = {&share.part, 1};
+  offset_ += length;
+  if (offset_ < whole.length) return;
+  offset_ = 0;
+  ++next_;
+}
+
+std::uint64_t HostPeer::SharedCopy::settle(const Share& share) {
+  std::uint64_t copied = 0;
+  for (const Slice& slice : share.slices)
+    copied += slice.code == Code::kOk ? slice.length : 0;
+  if (share.slices.data() != &share.part || copied == 0) return copied;
+  std::lock_guard lock(mutex_);
+  left_[share.index] -= copied;
+  if (left_[share.index] != 0) return copied;
+  slices_[share.index].code = Code::kOk;
+  slices_[share.index].way = share.part.way;
+  return copied;
+}
+
+bool HostPeer::copy_alone(std::span<Slice> slices, TimePoint deadline) {
+  Copier copier(*this, deadline);
+  for (std::size_t at = 0; at < slices.size() && !copier.is_over();) {
     const auto window = slices.subspan(at, std::min(kWindow, slices.size() - at));
     at += window.size();
-    std::vector<Memory> held;
-    resolve(window, targets, held);
-    bool others = false;
-    {
-      MappedCopier mapped(*this, slots, state);
-      for (std::size_t i = 0; i < window.size() && !state.over; ++i) {
-        if (targets[i].mapped) mapped.copy(window[i], targets[i]);
-        others |= !targets[i].mapped && targets[i].pass != memory::Pass::kNone;
-      }
-    }
-    if (!others || state.over || !reads_processes()) continue;
-    const auto process = std::make_unique<ProcessCopier>(*this, slots, state);
-    for (std::size_t i = 0; i < window.size() && !state.over; ++i) {
-      if (!targets[i].mapped && targets[i].pass != memory::Pass::kNone) {
-        process->add(window[i], targets[i].pass);
-      }
-    }
-    process->flush();
+    copier.copy(window);
   }
-  if (!state.too_late) return;
+  return !copier.is_too_late();
+}
+
+bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline) {
+  Target first{};
+  std::vector<Memory> held;
+  resolve(slices.first(1), {&first, 1}, held);
+  const unsigned kind = (first.mapped ? 2 : 0) + (slices.front().opcode == Opcode::kWrite ? 1 : 0);
+  SharedCopy work(*this, slices, bytes, deadline);
+  crew_.run(work, bytes, kind);
+  return !work.is_too_late();
+}
+
+void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
+  look_for_end();
+  std::uint64_t bytes = 0;
+  for (const Slice& slice : slices)
+    bytes += is_plain(slice) ? slice.length : 0;
+  const bool in_time =
+      crew_.may_help(bytes) ? copy_together(slices, bytes, deadline) : copy_alone(slices, deadline);
+  if (in_time) return;
   for (Slice& slice : slices) {
     if (slice.code == Code::kNotReady) slice.code = Code::kDeadlineExceeded;
   }

@@ -38,6 +38,7 @@ HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccou
                    base::TaskGroup& tasks, Peer peer)
     : env_(context.env),
       peers_(context.peers),
+      crew_(context.crew),
       mappings_(std::move(mappings)),
       tasks_(tasks),
       remote_(std::move(peer)),
@@ -117,7 +118,8 @@ Result<void> HostLink::take_welcome(const os::LocalSocket::Message& message) {
   MC_TRY(process_watch_, net::FdWatch::start(env_.executor, process_.handle.get(), [this] {
            close(Error(Code::kConnectionLost, "it has exited"));
          }));
-  host_ = std::make_shared<HostPeer>(env_.executor.clock(), std::move(process_), std::move(gate));
+  host_ = std::make_shared<HostPeer>(env_.executor.clock(), crew_, std::move(process_),
+                                     std::move(gate));
   welcomed_.set();
   return {};
 }

@@ -47,9 +47,9 @@ void MappedPool::bury() {
   if (!buried_.exchange(true, std::memory_order_relaxed)) account_->bury(size());
 }
 
-HostPeer::HostPeer(const base::Clock& clock, Process process,
+HostPeer::HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
                    std::unique_ptr<memory::PeerGate> gate)
-    : clock_(clock), process_(std::move(process)), gate_(std::move(gate)) {}
+    : clock_(clock), crew_(crew), process_(std::move(process)), gate_(std::move(gate)) {}
 
 void HostPeer::look_for_end() {
   const std::int64_t now = clock_.now().time_since_epoch().count();

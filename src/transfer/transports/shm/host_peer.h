@@ -17,6 +17,7 @@
 #include "memory/interval_index.h"
 #include "memory/shared_mapping.h"
 #include "os/local_socket.h"
+#include "transfer/copy_crew.h"
 #include "transfer/describe.h"
 #include "transfer/transport.h"
 
@@ -92,7 +93,8 @@ class HostPeer final : public DirectPath {
     os::UniqueFd handle;     // pidfd
     os::LocalSocket socket;  // to it; readable at its end
   };
-  HostPeer(const base::Clock& clock, Process process, std::unique_ptr<memory::PeerGate> gate);
+  HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
+           std::unique_ptr<memory::PeerGate> gate);
 
   void copy(std::span<Slice> slices, TimePoint deadline) override;
 
@@ -130,6 +132,12 @@ class HostPeer final : public DirectPath {
   };
   class MappedCopier;
   class ProcessCopier;
+  class Copier;
+  class SharedCopy;
+
+  // False when the deadline came first.
+  bool copy_alone(std::span<Slice> slices, TimePoint deadline);
+  bool copy_together(std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline);
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
@@ -140,6 +148,7 @@ class HostPeer final : public DirectPath {
   void forget(memory::Pass pass, std::uint64_t address);
 
   const base::Clock& clock_;
+  CopyCrew& crew_;
   const Process process_;
   const std::unique_ptr<memory::PeerGate> gate_;
   std::atomic<bool> alive_{true};
