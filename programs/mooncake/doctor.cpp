@@ -16,6 +16,7 @@
 #include "net/runtime.h"
 #include "os/run_blocking.h"
 #include "transfer/engine.h"
+#include "transfer/settings.h"
 
 namespace mooncake::doctor {
 
@@ -96,8 +97,17 @@ int run(const Options& options) {
     fmt::print(stderr, "mooncake doctor: {}\n", settings.error().message());
     return 1;
   }
+  SettingInputs of_engine;
+  of_engine.environment = process_environment(transfer::transfer_settings());
+  Result<Settings> engine_settings = Settings::resolve(transfer::transfer_settings(), of_engine);
+  if (!engine_settings) {
+    fmt::print(stderr, "mooncake doctor: {}\n", engine_settings.error().message());
+    return 1;
+  }
   Report report;
   report.settings = settings->rows();
+  for (Settings::Row& row : engine_settings->rows())
+    report.settings.push_back(std::move(row));
   for (Settings::Row& row : report.settings) {
     if (row.name == "cluster_secret" && !row.value.empty()) row.value = "(set)";
   }

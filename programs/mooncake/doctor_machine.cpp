@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -104,11 +105,12 @@ Finding pool_pages() {
   const auto begun = std::chrono::steady_clock::now();
   (*pool)->prepare((*pool)->size());
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+  const double per_gib = taken.count() * (1u << 30) / static_cast<double>((*pool)->size());
   if ((*pool)->backing() == memory::PageBacking::kSmall) {
     finding.value = "refused: pools have 4 KiB pages";
     finding.advice = "a kernel from 6.1 on collapses pool memory into huge pages by itself";
   } else {
-    finding.value = "works";
+    finding.value = fmt::format("works, {:.2f} s a GiB", per_gib);
   }
   return finding;
 }

@@ -85,9 +85,11 @@ Task<Result<void>> EngineImpl::open() {
   }
 
   peers_ = std::make_unique<PeerClients>(env_, identity_);
-  const TransportContext context{env_,    identity_,           registry_, *server_,
-                                 *peers_, transport_counters_, lanes_,    !listen_.host.empty(),
-                                 crew_,   budget_};
+  const TransportContext context{env_,      identity_,
+                                 registry_, *server_,
+                                 *peers_,   transport_counters_,
+                                 lanes_,    !listen_.host.empty(),
+                                 crew_,     budget_};
   for (const TransportEntry& entry : builtin_transports()) {
     const bool allowed = allowed_.empty() ||
                          std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();

@@ -125,7 +125,7 @@ class Engine {
     std::uint64_t refused_ranges;  // accesses of peers that named what they may not touch
     std::uint64_t fenced_attempts, retried_attempts, quarantined_bytes;
     std::uint64_t stuck_attempts;  // called off, since their lane seemed to stand still
-    std::uint64_t helped_copies;  // large ones that two threads have made together
+    std::uint64_t helped_copies;   // large ones that two threads have made together
     net::RpcServer::Counters server;
   };
   virtual Counters counters() const = 0;

@@ -139,8 +139,8 @@ class World {
   PeerClients peers_{env_, identity_};
   TransportCounters counters_;
   CopyCrew crew_{0};
-  tcp::TcpServer server_{
-      TransportContext{env_, identity_, registry_, handlers_, peers_, counters_, crew_, nullptr}};
+  tcp::TcpServer server_{TransportContext{env_, identity_, registry_, handlers_, peers_, counters_,
+                                          1, false, crew_, nullptr}};
 };
 
 void play(std::uint8_t choice, base::ConstBuffer body) {
