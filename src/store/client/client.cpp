@@ -94,6 +94,10 @@ Task<Code> ClientImpl::heartbeat() {
   const TimePoint deadline =
       env_.now() + std::max<base::Duration>(heartbeat_interval_, std::chrono::milliseconds(100));
   Result<net::Bytes> reply = co_await master_.call_once(net::Method::kHeartbeat, body, deadline);
+  if (!reply && reply.error().code() == Code::kStaleEpoch) {
+    // The refusal has taught us the new epoch; to wait for the next beat could be too late.
+    reply = co_await master_.call_once(net::Method::kHeartbeat, body, deadline);
+  }
   co_return reply ? Code::kOk : reply.error().code();
 }
 

@@ -75,8 +75,13 @@ void Core::State::mount(const Command& command) {
   if (known != nullptr && command.sequence < known->sequence) {
     return refuse(command, Code::kStaleCommand);
   }
-  if (const Code code = raise_epoch_above(command.newest_epoch); code != Code::kOk) {
-    return refuse(command, code);
+  // Who has mounted here before has seen our epoch here; all others that have must have it from an
+  // earlier life of ours. To rise for each of the former would turn away the heartbeats of all
+  // others, who would then expire, and mount again themselves.
+  const bool learned_here = known != nullptr && command.newest_epoch == epoch;
+  if (!learned_here) {
+    const Code code = raise_epoch_above(command.newest_epoch);
+    if (code != Code::kOk) return refuse(command, code);
   }
   Client* client = admit(command.client);
   if (client == nullptr) return refuse(command, Code::kBusy);

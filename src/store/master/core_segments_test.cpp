@@ -233,6 +233,21 @@ TEST(Segments, TheEpochRisesAboveAllThatWasSeen) {
   EXPECT_EQ(f.core.epoch(), Epoch{5001});
 }
 
+// Who mounts again has learned the epoch here: it stays, so that nobody's heartbeat is turned away.
+TEST(Segments, MountingAgainLeavesTheEpochAsItIs) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  f.newest_epoch = f.core.epoch();
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  EXPECT_EQ(f.core.epoch(), Epoch{100});
+  f.unmount(kOne);
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  EXPECT_EQ(f.core.epoch(), Epoch{100});
+  f.newest_epoch = Epoch{101};
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  EXPECT_EQ(f.core.epoch(), Epoch{102});
+}
+
 TEST(Segments, ThereIsALimit) {
   Fixture f;
   f.check = false;
