@@ -148,13 +148,13 @@ CopyCrew::Helper* CopyCrew::lend(std::uint64_t bytes, unsigned kind) {
 
 void CopyCrew::run(Work& work, std::uint64_t bytes, unsigned kind) {
   if (!may_help(bytes)) {
-    work.take_part();
+    work.do_alone();
     return;
   }
   Helper* const helper = lend(bytes, kind);
   const auto begun = Clock::now();
   if (helper != nullptr) helper->offer(work);
-  std::uint64_t copied = work.take_part();
+  std::uint64_t copied = helper != nullptr ? work.take_part() : work.do_alone();
   if (helper != nullptr) {
     const std::uint64_t by_helper = helper->finish(work);
     if (by_helper != 0) helped_.fetch_add(1, std::memory_order_relaxed);

@@ -24,6 +24,8 @@ class CopyCrew {
     // how many bytes this thread has copied, and touches nothing of the work any more. On any
     // thread, on two at once.
     virtual std::uint64_t take_part() = 0;
+    // The same for one thread that has it all to itself.
+    virtual std::uint64_t do_alone() { return take_part(); }
   };
 
   // So many threads at most, each of which starts when it is first needed. Calls that come while

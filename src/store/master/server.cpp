@@ -138,7 +138,9 @@ Result<net::Bytes> Server::reply(const Request& request, const Effects& effects)
   switch (request.command.kind) {
     case CommandKind::kMount: {
       if (effects.code != Code::kOk) return fail(effects.code);
-      const MountTerms terms{core_.epoch(), options_.core.client_ttl, options_.heartbeat};
+      const base::Duration client_ttl = options_.core.client_ttl;
+      const MountTerms terms{core_.epoch(), client_ttl,
+                             std::min(options_.heartbeat, client_ttl / 4)};
       return encode_mount_reply(terms, effects.items);
     }
     case CommandKind::kUnmount:

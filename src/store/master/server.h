@@ -20,6 +20,8 @@ struct ServerOptions {
   net::RpcLimits limits;
   CoreOptions core;  // epoch and hash_seed are filled in
   base::Duration tick = std::chrono::milliseconds(50);
+  // What clients are asked for; at most a quarter of core.client_ttl, so that one that is lost does
+  // not cost a client its place.
   base::Duration heartbeat = std::chrono::seconds(1);
   // File that keeps the highest epoch that may have been used, so that it rises over restarts
   // within a second and clocks that step back. Empty: the epoch is taken from the wall clock alone,

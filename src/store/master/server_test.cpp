@@ -99,6 +99,14 @@ struct ServerTest : ::testing::Test {
   net::Bytes kept;
 };
 
+TEST_F(ServerTest, HeartbeatsAreSeveralWithinTheTimeToLive) {
+  options.core.client_ttl = std::chrono::seconds(2);
+  start();
+  const auto* mounted =
+      table<wire::MountReply>(Method::kMount, mount_message(1, 2, 0, {{.id = 1}}));
+  EXPECT_EQ(mounted->heartbeat_ms(), 500u);
+}
+
 TEST_F(ServerTest, FromMountToExpiry) {
   start();
   EXPECT_EQ(refused(Method::kHeartbeat, heartbeat_message(1, 1)), Code::kClientNotFound);

@@ -56,8 +56,6 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.server.core.grant_ttl = settings.duration("put_start_discard_timeout_sec");
   config.server.core.eviction_high_watermark = settings.real("eviction_high_watermark_ratio");
   config.server.core.eviction_ratio = settings.real("eviction_ratio");
-  config.server.heartbeat =
-      std::min<base::Duration>(config.server.heartbeat, config.server.core.client_ttl / 4);
   config.server.identity.role = "master";
   config.server.identity.name = net::to_string(config.rpc);
   config.server.identity.boot_id = base::boot_id();

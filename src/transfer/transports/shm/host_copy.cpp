@@ -274,6 +274,10 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
         left_(slices.size()) {}
 
   std::uint64_t take_part() override;
+  std::uint64_t do_alone() override {
+    share_ = kStay;  // nobody waits for its end
+    return take_part();
+  }
   bool is_too_late() const { return too_late_; }
 
  private:
@@ -295,7 +299,7 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
   HostPeer& peer_;
   const std::span<Slice> slices_;
   const TimePoint deadline_;
-  const std::uint64_t share_;  // bytes
+  std::uint64_t share_;  // bytes
   std::atomic<bool> too_late_{false};
   std::mutex mutex_;
   std::size_t next_ = 0;  // guarded by mutex, as all below
