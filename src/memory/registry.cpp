@@ -19,6 +19,7 @@
 
 #include "base/random.h"
 #include "memory/interval_index.h"
+#include "os/user_memory.h"
 
 namespace mooncake::memory {
 
@@ -63,7 +64,7 @@ std::string describe(std::uint64_t base, std::uint64_t length) {
 }
 
 Result<Registration> make_registration(std::uint64_t base, std::uint64_t length,
-                                       std::string_view location) {
+                                       std::string_view location, Permission permission) {
   if (length == 0 || base + length < base) {
     return fail(Code::kInvalidArgument, "register " + describe(base, length) + ": not a range");
   }
@@ -74,6 +75,9 @@ Result<Registration> make_registration(std::uint64_t base, std::uint64_t length,
   registration->region.base = base;
   registration->region.length = length;
   registration->region.location = location;
+  // Memory that this process itself may not write (a file mapped for reading) is nobody's to write.
+  const bool writable = os::is_user_writable(reinterpret_cast<const void*>(base));
+  registration->region.permission = writable ? permission : Permission::kReadOnly;
   return registration;
 }
 
@@ -187,8 +191,7 @@ Registry::~Registry() = default;
 
 Result<Region> Registry::add(std::uint64_t base, std::uint64_t length, std::string_view location,
                              Permission permission, std::shared_ptr<ExtentTable> extents) {
-  MC_TRY(const Registration registration, make_registration(base, length, location));
-  registration->region.permission = permission;
+  MC_TRY(const Registration registration, make_registration(base, length, location, permission));
   registration->region.extents = std::move(extents);
   std::lock_guard lock(state_->mutex);
   MC_CHECK(state_->check_conflict(registration->region));
@@ -199,7 +202,8 @@ Result<void> Registry::add_all(std::span<const Range> ranges, std::string_view l
   std::vector<Registration> registrations;
   registrations.reserve(ranges.size());
   for (const Range& range : ranges) {
-    MC_TRY(Registration registration, make_registration(range.base, range.length, location));
+    MC_TRY(Registration registration,
+           make_registration(range.base, range.length, location, Permission::kReadWrite));
     registrations.push_back(std::move(registration));
   }
   std::lock_guard lock(state_->mutex);
@@ -314,10 +318,12 @@ Result<Region> Registry::find(std::uint64_t base, std::uint64_t length) const {
   return fail(Code::kAddressNotRegistered, describe(base, length));
 }
 
-bool Registry::covers(std::uint64_t base, std::uint64_t length) const {
+bool Registry::covers(std::uint64_t base, std::uint64_t length, bool written) const {
   if (length == 0 || base + length < base) return false;
   std::lock_guard lock(state_->mutex);
-  return state_->covering(base, base + length) != nullptr;
+  const auto* const found = state_->covering(base, base + length);
+  if (found == nullptr) return false;
+  return !written || (*found)->region.permission == Permission::kReadWrite;
 }
 
 std::uint64_t Registry::first_address() const {

@@ -150,7 +150,8 @@ class Registry {
 
   // Any region that covers the range: for descriptors, and for accesses from this process.
   Result<Region> find(std::uint64_t base, std::uint64_t length) const;
-  bool covers(std::uint64_t base, std::uint64_t length) const;
+  // `written`: one that may be written.
+  bool covers(std::uint64_t base, std::uint64_t length, bool written = false) const;
   // Where the oldest live plain registration begins; 0 when there is none. O(1).
   std::uint64_t first_address() const;
 

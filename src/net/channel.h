@@ -36,6 +36,11 @@ class PayloadSink {
   }
   // The first `size` bytes of what was prepared last have been filled.
   virtual void commit(std::size_t size) = 0;
+  // True when places may lie in memory of users, which may be gone or protected: the channel then
+  // copies so that it can tell.
+  virtual bool fills_user_memory() const { return false; }
+  // Where the next byte belongs can't be written: prepare() gives another place from here on.
+  virtual void lose() {}
 };
 
 // Where the bytes of a payload come from. Asked immediately before each copy, like the sink: a call

@@ -69,7 +69,8 @@ class ServerCall {
   virtual Task<Result<void>> send_data(PayloadSource& source, std::size_t size) = 0;
   // Sends data and the reply together when the handler returns; the bytes are copied here and now.
   // For small data that must be checked after the copy.
-  virtual void stage_data(base::ConstBuffers data) = 0;
+  // False, and nothing is staged, when some of them can't be read.
+  [[nodiscard]] virtual bool stage_data(base::ConstBuffers data) = 0;
 };
 
 using Handler = std::function<Task<Result<Bytes>>(ServerCall&)>;

@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "net/rpc_codec.h"
+#include "os/user_memory.h"
 
 namespace mooncake::net {
 namespace {
@@ -55,6 +56,14 @@ void Request::Sink::commit(std::size_t size) {
   if (!request_.taker_) return;
   request_.received_ += size;
   request_.taker_->commit(size);
+}
+
+bool Request::Sink::fills_user_memory() const {
+  return request_.taker_ && request_.taker_->fills_user_memory();
+}
+
+void Request::Sink::lose() {
+  if (request_.taker_) request_.taker_->lose();
 }
 
 Task<Result<void>> Request::receive_data(PayloadSink& sink, std::size_t size) {
@@ -113,7 +122,11 @@ Result<void> Request::send_copied(PayloadSource& source, std::size_t size) {
   while (bytes.size() < size) {
     if (!source.live()) return fail(Code::kCancelled, "the data is out of reach");
     const base::ConstBuffer piece = source.next(size - bytes.size());
-    bytes.insert(bytes.end(), piece.begin(), piece.end());
+    const std::size_t before = bytes.size();
+    bytes.resize(before + piece.size());
+    if (!os::gather_from_user(bytes.data() + before, {&piece, 1})) {
+      return fail(Code::kCancelled, "the data can't be read");
+    }
   }
   FrameHeader header = reply_;
   header.flags = kReply | kData | kMore;
@@ -135,10 +148,12 @@ Task<Result<void>> Request::send_data(PayloadSource& source, std::size_t size) {
   co_return Result<void>();
 }
 
-void Request::stage_data(base::ConstBuffers data) {
-  staged_.reserve(staged_.size() + base::total_size(data));
-  for (base::ConstBuffer part : data)
-    staged_.insert(staged_.end(), part.begin(), part.end());
+bool Request::stage_data(base::ConstBuffers data) {
+  const std::size_t before = staged_.size();
+  staged_.resize(before + base::total_size(data));
+  if (os::gather_from_user(staged_.data() + before, data)) return true;
+  staged_.resize(before);
+  return false;
 }
 
 Result<void> Request::send_staged() {

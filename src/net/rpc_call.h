@@ -48,7 +48,7 @@ class Request final : public ServerCall {
   base::Epoch epoch() const override { return static_cast<base::Epoch>(header_.epoch); }
   Task<Result<void>> receive_data(PayloadSink& sink, std::size_t size) override;
   Task<Result<void>> send_data(PayloadSource& source, std::size_t size) override;
-  void stage_data(base::ConstBuffers data) override;
+  bool stage_data(base::ConstBuffers data) override;
 
   // For the server.
   const FrameHeader& header() const { return header_; }
@@ -74,6 +74,8 @@ class Request final : public ServerCall {
     std::span<std::byte> prepare(std::size_t remaining) override;
     std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override;
     void commit(std::size_t size) override;
+    bool fills_user_memory() const override;
+    void lose() override;
 
    private:
     Request& request_;

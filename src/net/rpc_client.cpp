@@ -8,6 +8,7 @@
 
 #include "net/rpc.h"
 #include "net/rpc_codec.h"
+#include "os/user_memory.h"
 
 namespace mooncake::net {
 namespace {
@@ -100,6 +101,8 @@ class CallSink final : public PayloadSink {
     }
     return count;
   }
+  bool fills_user_memory() const override { return true; }
+  void lose() override;
   void commit(std::size_t size) override {
     if (call_.ended) return;
     call_.received += size;
@@ -133,6 +136,9 @@ class Client final : public RpcClient {
     on_disconnect_ = std::move(callback);
   }
   Task<void> stop() override;
+
+  // For what has a call in hand.
+  void end_unwritable(Call& call);
 
  private:
   Result<void> admit(const CallOptions& options) const;
@@ -179,6 +185,8 @@ class Client final : public RpcClient {
   base::TimePoint next_attempt_{};
   base::TaskGroup tasks_;
 };
+
+void CallSink::lose() { call_.client.end_unwritable(call_); }
 
 // Calls.
 
@@ -242,6 +250,10 @@ void Client::end_late(Call& call) {
                              call.link ? "" : ": not connected yet")));
 }
 
+void Client::end_unwritable(Call& call) {
+  end(call, fail(Code::kInvalidArgument, "the room for the data can't be written"));
+}
+
 void Client::end_cancelled(Call& call) {
   end(call, fail(Code::kCancelled,
                  fmt::format("method {:#06x} to {}", static_cast<unsigned>(call.method), target_)));
@@ -273,10 +285,18 @@ void Client::send(const std::shared_ptr<Call>& call) {
   call->link = link_;
   Channel& channel = *link_->channel;
   const std::size_t size = base::total_size(call->options.data);
+  Bytes data;
+  if (size > 0 && size <= kCopiedData) {
+    data.resize(size);
+    if (!os::gather_from_user(data.data(), call->options.data)) {
+      return end(*call, fail(Code::kInvalidArgument, "the data can't be read"));
+    }
+  }
   Result<void> sent = channel.send(header_of(*call, size > 0 ? kMore : 0), {&call->body, 1});
   if (sent && size > kCopiedData) return tasks_.start(send_data(call, size));
   if (sent && size > 0) {
-    sent = channel.send(header_of(*call, kData | kMore), call->options.data);
+    const base::ConstBuffer part(data);
+    sent = channel.send(header_of(*call, kData | kMore), {&part, 1});
     if (sent) sent = channel.send(header_of(*call, kData), {});
     // A message without its end would keep the server waiting.
     if (!sent) channel.close(sent.error());

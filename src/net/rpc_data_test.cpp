@@ -102,7 +102,7 @@ struct Giver {
   Task<Result<Bytes>> operator()(ServerCall& call) {
     const base::ConstBuffer part = base::ConstBuffer(bytes).first(number(call.body()));
     if (staged) {
-      call.stage_data({&part, 1});
+      EXPECT_TRUE(call.stage_data({&part, 1}));
     } else {
       BufferSource source({&part, 1});
       MC_CO_CHECK(co_await call.send_data(source, part.size()));

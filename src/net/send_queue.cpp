@@ -5,6 +5,8 @@
 #include <cassert>
 #include <utility>
 
+#include "os/user_memory.h"
+
 namespace mooncake::net {
 namespace {
 
@@ -64,11 +66,10 @@ void Outgoing::ask() {
   if (total / given_.size() < kTinyPiece) copy_tiny_pieces();
 }
 
+// Those that can't be read stay as they are: the system call will say so.
 void Outgoing::copy_tiny_pieces() {
-  copied_.clear();
-  for (base::ConstBuffer piece : given_)
-    copied_.insert(copied_.end(), piece.begin(), piece.end());
-  given_.assign(1, base::ConstBuffer(copied_));
+  copied_.resize(base::total_size(given_));
+  if (os::gather_from_user(copied_.data(), given_)) given_.assign(1, base::ConstBuffer(copied_));
 }
 
 bool Outgoing::gather(Pieces& pieces) {

@@ -18,6 +18,7 @@
 
 #include "net/asio_access.h"
 #include "net/send_queue.h"
+#include "os/user_memory.h"
 
 namespace mooncake::net {
 namespace {
@@ -82,6 +83,7 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   void read_ahead(std::coroutine_handle<> caller);
   void wait_readable(std::coroutine_handle<> caller);
   Result<std::size_t> read_into(PayloadSink& sink, std::size_t size);
+  Result<std::size_t> copy_into(PayloadSink& sink, std::size_t size);
 
   Result<void> check_send(FrameHeader& header, std::size_t size) const;
   void flush_soon();
@@ -102,6 +104,8 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
   std::size_t payload_left_ = 0;
+  bool places_fault_ = false;  // some of this payload's can't be written
+  bool lost_in_vain_ = false;  // the sink gave such a place again
   std::coroutine_handle<> reader_;
 
   SendQueue out_;
@@ -220,6 +224,10 @@ Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
     got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
+  if (got < 0 && errno == EFAULT && sink.fills_user_memory()) {
+    places_fault_ = true;  // one of them; which one, the copies will tell
+    return 0;
+  }
   if (got <= 0) return fail(lost(got < 0 ? errno : 0));
   const std::size_t placed = std::min(static_cast<std::size_t>(got), room);
   sink.commit(placed);
@@ -227,20 +235,55 @@ Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
   return placed;
 }
 
+// Out of the read-ahead buffer.
+Result<std::size_t> Connection::copy_into(PayloadSink& sink, std::size_t size) {
+  if (!sink.fills_user_memory()) {
+    const std::span<std::byte> place = sink.prepare(size);
+    assert(!place.empty() && place.size() <= size);
+    const std::size_t step = std::min(place.size(), buffered());
+    std::memcpy(place.data(), take(step).data(), step);
+    sink.commit(step);
+    return step;
+  }
+  std::array<std::span<std::byte>, kMaxPlaces> all;
+  const std::size_t most = std::min(size, buffered());
+  const auto places = std::span(all).first(sink.prepare_all(most, all));
+  std::size_t room = 0;
+  for (const std::span<std::byte> place : places)
+    room += place.size();
+  assert(room > 0 && room <= most);
+  const std::size_t filled =
+      os::scatter_to_user(places, base::ConstBuffer(buffer_.get() + begin_, room));
+  std::size_t step = 0;
+  for (const std::span<std::byte> place : places.first(filled))
+    step += place.size();
+  if (step > 0) {
+    take(step);
+    sink.commit(step);
+    lost_in_vain_ = false;
+  }
+  if (filled == places.size()) return step;
+  if (std::exchange(lost_in_vain_, true)) return fail(Code::kInternal, "a place can't be written");
+  sink.lose();
+  return step;
+}
+
 Task<Result<void>> Connection::receive_payload(std::shared_ptr<Connection> self, PayloadSink& sink,
                                                std::size_t size) {
   assert(size <= self->payload_left_);
+  self->places_fault_ = self->lost_in_vain_ = false;
   std::size_t budget = kTurnBudget;
   while (size > 0) {
     if (self->closed()) co_return fail(*self->closed_);
     std::size_t step = 0;
     if (self->buffered() > 0) {
-      const std::span<std::byte> place = sink.prepare(size);
-      assert(!place.empty() && place.size() <= size);
-      step = std::min(place.size(), self->buffered());
-      std::memcpy(place.data(), self->take(step).data(), step);
-      sink.commit(step);
-    } else if (size < kSmallRead) {
+      Result<std::size_t> copied = self->copy_into(sink, size);
+      if (!copied) {
+        self->close(copied.error());
+        co_return fail(std::move(copied).error());
+      }
+      step = *copied;
+    } else if (size < kSmallRead || self->places_fault_) {
       co_await Bytes{*self};
       continue;
     } else {
@@ -250,6 +293,7 @@ Task<Result<void>> Connection::receive_payload(std::shared_ptr<Connection> self,
         co_return fail(std::move(got).error());
       }
       step = *got;
+      if (step == 0 && self->places_fault_) continue;
       if (step == 0) {
         co_await Ready{*self};
         budget = kTurnBudget;

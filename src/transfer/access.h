@@ -44,6 +44,10 @@ class WriteAccess {
   // Ask before each copy: when false, the bytes go elsewhere.
   bool may_write() const;
   std::byte* data() const { return reinterpret_cast<std::byte*>(range_.address); }
+  // The memory turned out not to be writable: what has been written stays, the rest goes elsewhere.
+  void lose() {
+    if (code_ == Code::kOk) code_ = Code::kAddressNotRegistered;
+  }
   // All bytes have been placed, or sent elsewhere as may_write() said.
   Code finish();
 
@@ -69,6 +73,10 @@ class ReadAccess {
   // Ask before each copy: when false, zeros take the place of the bytes.
   bool may_read() const;
   const std::byte* data() const { return reinterpret_cast<const std::byte*>(range_.address); }
+  // The memory turned out not to be readable.
+  void lose() {
+    if (code_ == Code::kOk) code_ = Code::kAddressNotRegistered;
+  }
   // After the last byte has been copied: whether all of them were what was asked for.
   Code finish();
 

@@ -23,7 +23,8 @@ RequestBatch::RequestBatch(Engine& engine, std::span<const TransferRequest> requ
     slice.length = request.length;
     if (request.length == 0) continue;
     const bool registered =
-        engine.registry().covers(reinterpret_cast<std::uint64_t>(request.source), request.length);
+        engine.registry().covers(reinterpret_cast<std::uint64_t>(request.source), request.length,
+                                 request.opcode == Opcode::kRead);
     slice.code = registered ? Code::kNotReady : Code::kAddressNotRegistered;
     sources_[i] = {static_cast<std::byte*>(request.source), request.length};
     slice.local = {&sources_[i], 1};
@@ -129,14 +130,20 @@ Task<void> RequestBatch::finish(TimePoint deadline, os::CancelToken* cancel) {
 Error RequestBatch::describe_failure(std::size_t index) const {
   const TransferRequest& request = requests_[index];
   const Code code = slices_[index].code;
-  const bool unregistered =
-      code == Code::kAddressNotRegistered &&
-      !engine_.registry().covers(reinterpret_cast<std::uint64_t>(request.source), request.length);
+  std::string_view why;
+  if (code == Code::kAddressNotRegistered) {
+    const auto source = reinterpret_cast<std::uint64_t>(request.source);
+    const bool written = request.opcode == Opcode::kRead;
+    if (!engine_.registry().covers(source, request.length)) {
+      why = ": the source is not registered";
+    } else if (written && !engine_.registry().covers(source, request.length, written)) {
+      why = ": the source may not be written";
+    }
+  }
   return Error(code,
                fmt::format("request {} of {}: {} {} bytes between {} and {:#x}{}", index,
                            requests_.size(), request.opcode == Opcode::kWrite ? "write" : "read",
-                           request.length, request.source, request.target_offset,
-                           unregistered ? ": the source is not registered" : ""));
+                           request.length, request.source, request.target_offset, why));
 }
 
 TransferOutcome RequestBatch::take_outcome() {

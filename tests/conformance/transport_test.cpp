@@ -3,6 +3,8 @@
 // transports of the simulated network run on one simulated thread, all of them between two threads;
 // that the wanted one was taken is checked by the engine's own count. Those within a host run
 // between two processes in shm_process_test.cpp.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -465,6 +467,35 @@ TEST_P(SimulatedTransportTest, StopEndsTransfers) {
   }
 }
 
+// Registered memory that went away, or may not be written, is refused like what never was
+// registered; nobody's process ends for it, and what comes with it in one batch arrives.
+class PrivateMemoryTest : public TransportTest {};
+
+TEST_P(PrivateMemoryTest, WhatIsGoneFailsAlone) {
+  may_fall_back_ = true;
+  constexpr std::size_t kSize = 256u << 10;
+  for (const int protection : {PROT_READ, PROT_NONE}) {
+    for (const std::size_t size : {std::size_t{64}, std::size_t{40'000}, kSize}) {
+      Buffer mine(2 * kSize, 1), theirs(kSize), gone(kSize, 3);
+      expose(theirs);
+      ASSERT_TRUE(owner_->register_memory(gone.address(), gone.size(), "*", nullptr));
+      ASSERT_EQ(::mprotect(gone.data(), kSize, protection), 0);
+      std::vector<Entry> entries;
+      entries.emplace_back(Opcode::kWrite, mine.sub(0, size), gone.address(), target_);
+      entries.emplace_back(Opcode::kWrite, mine.sub(kSize, size), theirs.address(), target_);
+      const auto codes = move(entries);
+      EXPECT_NE(codes[0], Code::kOk) << size;
+      EXPECT_EQ(codes[1], Code::kOk) << size;
+      ASSERT_EQ(::mprotect(gone.data(), kSize, PROT_READ | PROT_WRITE), 0);
+      EXPECT_TRUE(gone.holds(3));
+      EXPECT_TRUE(std::ranges::equal(theirs.sub(0, size), mine.sub(kSize, size)));
+      here_->run([](Engine& owner, Buffer& buffer, TimePoint until) -> Task<void> {
+        static_cast<void>(co_await owner.unregister_memory(buffer.address(), until));
+      }(*owner_, gone, in(5s)));
+    }
+  }
+}
+
 TEST_P(TransportTest, SaysWhichPathItTakesAndWhy) {
   const auto paths = engine_->paths(target_);
   ASSERT_FALSE(paths.empty());
@@ -487,6 +518,8 @@ std::string name_of(const testing::TestParamInfo<Setting>& test) { return test.p
 
 INSTANTIATE_TEST_SUITE_P(Simulated, TransportTest, testing::ValuesIn(kSimulated), name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, TransportTest, testing::ValuesIn(kThreads), name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, PrivateMemoryTest,
+                         testing::Values(kThreads[1], kThreads[2], kThreads[4]), name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, SimulatedTransportTest, testing::ValuesIn(kSimulated), name_of);
 
 }  // namespace

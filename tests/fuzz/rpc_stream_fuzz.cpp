@@ -59,7 +59,7 @@ Task<Result<Bytes>> give(ServerCall& call) {
   const base::ConstBuffer body = call.body();
   BufferSource source({&body, 1});
   MC_CO_CHECK(co_await call.send_data(source, body.size()));
-  call.stage_data({&body, 1});
+  static_cast<void>(call.stage_data({&body, 1}));
   co_return Bytes();
 }
 

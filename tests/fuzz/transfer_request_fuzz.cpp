@@ -85,9 +85,10 @@ class Call final : public net::ServerCall {
     }
     co_return Result<void>();
   }
-  void stage_data(base::ConstBuffers data) override {
+  bool stage_data(base::ConstBuffers data) override {
     for (const base::ConstBuffer& piece : data)
       look_at(piece);
+    return true;
   }
 
  private:

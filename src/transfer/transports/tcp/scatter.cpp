@@ -51,6 +51,13 @@ void WriteSink::commit(std::size_t size) {
   }
 }
 
+// Empty ranges before it take no byte.
+void WriteSink::lose() {
+  while (accesses_.size() > 1 && offset_ == 0 && accesses_.front().length() == 0)
+    accesses_ = accesses_.subspan(1);
+  if (!accesses_.empty()) accesses_.front().lose();
+}
+
 base::ConstBuffer ReadSource::next(std::size_t remaining) {
   base::ConstBuffer piece;
   next_all(remaining, {&piece, 1});

@@ -18,17 +18,19 @@ namespace mooncake::transfer::tcp {
 class WriteSink final : public net::PayloadSink {
  public:
   // Both outlive the sink.
-  WriteSink(std::span<const WriteAccess> accesses, const Attempts::Ongoing& attempt)
+  WriteSink(std::span<WriteAccess> accesses, const Attempts::Ongoing& attempt)
       : accesses_(accesses), attempt_(attempt) {}
 
   std::span<std::byte> prepare(std::size_t remaining) override;
   std::size_t prepare_all(std::size_t remaining, std::span<std::span<std::byte>> places) override;
   void commit(std::size_t size) override;
+  bool fills_user_memory() const override { return true; }
+  void lose() override;
 
  private:
   std::span<std::byte> scratch(std::size_t size);
 
-  std::span<const WriteAccess> accesses_;  // from the one that is being written
+  std::span<WriteAccess> accesses_;  // from the one that is being written
   const Attempts::Ongoing& attempt_;
   std::size_t offset_ = 0;  // in the first of them
   std::vector<std::byte> scratch_;

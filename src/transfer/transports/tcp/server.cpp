@@ -1,5 +1,7 @@
 #include "transfer/transports/tcp/server.h"
 
+#include <array>
+#include <cassert>
 #include <utility>
 #include <vector>
 
@@ -90,14 +92,10 @@ Task<Result<net::Bytes>> TcpServer::read(net::ServerCall& call) {
     accesses.emplace_back(context_.registry, range);
     count_refusal(accesses.back().code());
   }
-  ReadSource source(accesses);
   if (message.bytes <= kStagedBytes) {
-    std::vector<base::ConstBuffer> pieces;
-    for (std::uint64_t left = message.bytes; left > 0; left -= pieces.back().size()) {
-      pieces.push_back(source.next(left));
-    }
-    call.stage_data(pieces);
+    stage(call, accesses);
   } else {
+    ReadSource source(accesses);
     const auto sent = co_await call.send_data(source, message.bytes);
     // Most likely one of many ranges has changed under the copy; asked for again, it will say so
     // alone.
@@ -108,6 +106,28 @@ Task<Result<net::Bytes>> TcpServer::read(net::ServerCall& call) {
   for (ReadAccess& access : accesses)
     codes.push_back(access.finish());
   co_return encode_codes(codes);
+}
+
+// All at once, as a rule; when some of it is gone, one by one. What can't be read goes as zeros.
+void TcpServer::stage(net::ServerCall& call, std::span<ReadAccess> accesses) {
+  static constexpr std::array<std::byte, kStagedBytes> kZeros{};
+  const auto bytes_of = [](const ReadAccess& access) {
+    return access.may_read() ? base::ConstBuffer(access.data(), access.length())
+                             : base::ConstBuffer(kZeros).first(access.length());
+  };
+  std::vector<base::ConstBuffer> all;
+  for (const ReadAccess& access : accesses)
+    all.push_back(bytes_of(access));
+  if (call.stage_data(all)) return;
+  for (ReadAccess& access : accesses) {
+    const base::ConstBuffer one = bytes_of(access);
+    if (call.stage_data({&one, 1})) continue;
+    access.lose();
+    const base::ConstBuffer zeros = bytes_of(access);
+    const bool staged = call.stage_data({&zeros, 1});
+    assert(staged);
+    static_cast<void>(staged);
+  }
 }
 
 Result<net::Bytes> TcpServer::fence(net::ServerCall& call) {

@@ -2,7 +2,10 @@
 // memory.
 #pragma once
 
+#include <span>
+
 #include "net/rpc.h"
+#include "transfer/access.h"
 #include "transfer/transport.h"
 #include "transfer/transports/tcp/attempts.h"
 #include "transfer/transports/tcp/messages.h"
@@ -21,6 +24,7 @@ class TcpServer {
   Task<Result<net::Bytes>> write(net::ServerCall& call);
   Task<Result<net::Bytes>> read(net::ServerCall& call);
   Result<net::Bytes> fence(net::ServerCall& call);
+  static void stage(net::ServerCall& call, std::span<ReadAccess> accesses);
   // Whether the message comes from who it says, and is meant for this life of this engine.
   Result<void> check_parties(const net::ServerCall& call, const TransferMessage& message) const;
   void count_refusal(Code code);
