@@ -85,11 +85,17 @@ Task<Result<void>> EngineImpl::open() {
   }
 
   peers_ = std::make_unique<PeerClients>(env_, identity_);
-  const TransportContext context{env_,      identity_,
-                                 registry_, *server_,
-                                 *peers_,   transport_counters_,
-                                 lanes_,    !listen_.host.empty(),
-                                 crew_,     budget_};
+  const TransportContext context{env_,
+                                 identity_,
+                                 registry_,
+                                 *server_,
+                                 *peers_,
+                                 transport_counters_,
+                                 lanes_,
+                                 !listen_.host.empty(),
+                                 crew_,
+                                 budget_,
+                                 [this] { drop_ended_paths(); }};
   for (const TransportEntry& entry : builtin_transports()) {
     const bool allowed = allowed_.empty() ||
                          std::find(allowed_.begin(), allowed_.end(), entry.name) != allowed_.end();
@@ -288,6 +294,14 @@ void EngineImpl::note_direct(const Segment& segment, std::size_t transport) {
   std::lock_guard lock(mutex_);
   if (direct_.size() <= index) direct_.resize(index + 1);
   direct_[index].swap(path);  // the old one ends outside the lock, if this was its last user
+}
+
+void EngineImpl::drop_ended_paths() {
+  std::vector<std::shared_ptr<DirectPath>> ended;  // go outside of the lock
+  std::lock_guard lock(mutex_);
+  for (auto& path : direct_) {
+    if (path && path->has_ended()) ended.push_back(std::move(path));
+  }
 }
 
 std::shared_ptr<DirectPath> EngineImpl::direct(SegmentHandle target) {

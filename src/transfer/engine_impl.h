@@ -92,6 +92,7 @@ class EngineImpl final : public Engine {
   Lanes* lanes_of(Segment& segment, std::size_t transport);
   // Remembers the direct path of the best transport, if it has one.
   void note_direct(const Segment& segment, std::size_t transport);
+  void drop_ended_paths();
   // After a failure: the name may lead elsewhere by now. A cancel leaves the look-up behind.
   Task<void> find_again(Segment& segment, TimePoint deadline, os::CancelToken* cancel = nullptr);
   using Found = std::shared_ptr<os::Completion<bool>>;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -88,6 +89,8 @@ class DirectPath {
   // Moves what it can of the slices whose code is kNotReady, and sets their codes and ways; what it
   // can't stays kNotReady, for the executor's way. On return nothing of the call is in flight.
   virtual void copy(std::span<Slice> slices, TimePoint deadline) = 0;
+  // Its peer has gone for good: it will copy nothing any more. Any thread.
+  virtual bool has_ended() const { return false; }
 };
 
 // Executor thread only.
@@ -144,6 +147,7 @@ struct TransportContext {
   bool serves;          // peers may connect to this engine
   CopyCrew& crew;
   std::shared_ptr<base::Budget> budget;
+  std::function<void()> direct_path_ended;  // to be told of one, on the executor's thread
 };
 
 // One row of the built-in table.

@@ -5,19 +5,25 @@ import signal
 import subprocess
 import sys
 
-# Serves `size` bytes of zeros, and says what lies there when it is asked.
+# Serves `size` bytes of zeros, and says what lies there when it is asked. "weights": a file, mapped
+# for reading only.
 PROGRAM = """
-import os, sys
+import os, sys, tempfile
 import numpy
 from mooncake.engine import TransferEngine
-name, size, managed = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "managed"
+name, size, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 engine = TransferEngine()
 assert engine.initialize(name, "P2PHANDSHAKE", "tcp", "") == 0
-if managed:
+if kind == "managed":
     address = engine.allocate_managed_buffer(size)
     assert address
 else:
-    memory = numpy.zeros(size, dtype=numpy.uint8)
+    if kind == "weights":
+        file = tempfile.NamedTemporaryFile()
+        file.truncate(size)
+        memory = numpy.memmap(file.name, dtype=numpy.uint8, mode="r")
+    else:
+        memory = numpy.zeros(size, dtype=numpy.uint8)
     address = memory.ctypes.data
     assert engine.register_memory(address, size) == 0
 print(engine.get_rpc_port(), address, flush=True)
@@ -31,11 +37,13 @@ for line in sys.stdin:
 class PeerProcess:
     """Serving when the constructor returns; ends with the `with` block."""
 
-    def __init__(self, size: int, name: str = "127.0.0.1", managed: bool = False) -> None:
+    def __init__(self, size: int, name: str = "127.0.0.1", managed: bool = False,
+                 weights: bool = False) -> None:
+        kind = "weights" if weights else "managed" if managed else "own"
         self.size = size
         environment = os.environ | {"MC_LEGACY_RPC_PORT_BINDING": "1" if ":" in name else ""}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, name, str(size), "managed" if managed else "own"],
+            [sys.executable, "-c", PROGRAM, name, str(size), kind],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         port, address = self.process.stdout.readline().split()
         self.name = f"127.0.0.1:{int(port)}"

@@ -1,4 +1,4 @@
-"""Proves cases C3 (client ports run out), C20 (one dead peer among many), C23 (a call times out) and C32 (after an error
+"""Proves cases C2 (hostile writes), C3 (client ports run out), C20 (one dead peer among many), C23 (a call times out) and C32 (after an error
 return), with engines in processes of their own, over the path that is chosen and over sockets only. What is asserted are
 counts and outcomes; times only as the deadlines that were set."""
 
@@ -233,3 +233,39 @@ def test_c32_after_a_batch_that_failed_its_source_is_ours(
         assert engine.transfer_sync_read(peer.name, mine.ctypes.data, peer.address, 10) == 0
         got = numpy.frombuffer(peer.read(0, count * size), dtype=numpy.uint8)
         assert ((got == 0) | (got == 1)).all(), "a byte written after the call had returned"
+
+
+@paths
+def test_c2_a_write_to_read_only_memory_ends_nobody(
+        monkeypatch: pytest.MonkeyPatch, forced: str) -> None:
+    """Model weights, mapped for reading and registered: peers may read them, and nothing else."""
+    monkeypatch.setenv("MC_FORCE_TCP", forced)
+    engine = opened()
+    mine = registered(engine, MEBIBYTE, 1)
+    with PeerProcess(MEBIBYTE, weights=True) as peer:
+        for size in (64, 40_000, MEBIBYTE):
+            assert engine.transfer_sync_write(peer.name, mine.ctypes.data, peer.address, size) == -1
+        assert engine.transfer_sync_read(
+            peer.name, mine.ctypes.data, peer.address, MEBIBYTE) == 0
+        assert not mine.any()
+        assert peer.process.poll() is None
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_nothing_is_kept_of_peers_that_have_died() -> None:
+    engine = opened()
+    mine = registered(engine, MEBIBYTE, 1)
+    most = None
+    for _ in range(6):
+        with PeerProcess(MEBIBYTE, managed=True) as peer:
+            assert engine.transfer_sync_write(
+                peer.name, mine.ctypes.data, peer.address, MEBIBYTE) == 0
+        if most is None:
+            most = descriptors()  # with what is left of the first, at the most
+        until = time.monotonic() + SLACK
+        while descriptors() > most:
+            assert time.monotonic() < until, os.listdir("/proc/self/fd")
+            os.sched_yield()

@@ -39,6 +39,7 @@ HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccou
     : env_(context.env),
       peers_(context.peers),
       crew_(context.crew),
+      direct_path_ended_(context.direct_path_ended),
       mappings_(std::move(mappings)),
       tasks_(tasks),
       remote_(std::move(peer)),
@@ -226,7 +227,10 @@ void HostLink::close(Error reason) {
   process_watch_.reset();
   failure_ = std::move(reason);
   failed_at_ = env_.now();
-  if (const auto host = std::exchange(host_, nullptr)) host->end();
+  if (const auto host = std::exchange(host_, nullptr)) {
+    host->end();
+    direct_path_ended_();  // its descriptors and mappings go with its last user
+  }
   process_ = {};
   welcomed_.set();
   for (const auto& [pool, event] : pools_coming_)

@@ -61,6 +61,7 @@ class HostLink {
   const os::Env env_;
   PeerClients& peers_;
   CopyCrew& crew_;
+  const std::function<void()> direct_path_ended_;
   const std::shared_ptr<MappingAccount> mappings_;
   base::TaskGroup& tasks_;
   const Peer remote_;

@@ -111,6 +111,7 @@ class HostPeer final : public DirectPath {
 
   // From here on nothing is copied; what is under way ends with its chunk. Then its pools go.
   void end();
+  bool has_ended() const override { return !alive(); }
   bool alive() const { return alive_.load(std::memory_order_acquire); }
   // False once the kernel has refused process_vm_*: only mapped memory can be reached.
   bool reads_processes() const { return !process_vm_refused_.load(std::memory_order_relaxed); }
