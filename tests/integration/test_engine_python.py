@@ -168,7 +168,7 @@ def test_failures_are_negative_and_named(pair: tuple[TransferEngine, TransferEng
     for _ in range(3):
         assert one.transfer_sync_write(peer, mine.address, unregistered.ctypes.data, 10) == -1
     said = capfd.readouterr().err
-    assert said.count("\n") == 1 and peer in said and "not registered" in said, said
+    assert said.count("\n") == 2 and peer in said and "not registered" in said, said
     assert one.transfer_sync_write(peer, mine.address, theirs.address, 10) == 0
     assert one.transfer_sync_write(peer, mine.address, theirs.address + 4090, 10) == -1
     assert peer in capfd.readouterr().err
@@ -178,6 +178,25 @@ def test_failures_are_negative_and_named(pair: tuple[TransferEngine, TransferEng
         assert one.transfer_sync_write(dead, mine.address, theirs.address, 10) == -1
         assert dead in capfd.readouterr().err
     assert one.transfer_sync_write("no name", mine.address, theirs.address, 10) == -1
+
+
+def test_each_reason_of_a_failure_is_logged(pair: tuple[TransferEngine, TransferEngine],
+                                            capfd: pytest.CaptureFixture[str]) -> None:
+    one, two = pair
+    mine, theirs = Memory(one, 4096), Memory(two, 4096)
+    unregistered = numpy.zeros(4096, dtype=numpy.uint8)
+    nowhere = unregistered.ctypes.data
+    peer = name_of(two)
+    lines = set()
+    for here, there, length in [(nowhere, theirs.address, 10), (mine.address, nowhere, 10),
+                                (mine.address, theirs.address, 8192)]:
+        for i in range(20):  # addresses differ, as those of a caller that goes on do
+            assert one.transfer_sync_write(peer, here + i, there + i, length) == -1
+        said = capfd.readouterr().err
+        assert said.count("\n") == 1 and peer in said and f" {length} bytes " in said, said
+        lines.add(said)
+    assert len(lines) == 3
+    assert "19 more" in said, said
 
 
 def test_registration(pair: tuple[TransferEngine, TransferEngine]) -> None:

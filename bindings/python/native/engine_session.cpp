@@ -1,6 +1,9 @@
 #include "native/engine_session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -18,6 +21,23 @@ namespace {
 constexpr std::chrono::hours kLongest{24};
 constexpr std::size_t kMostFailing = 1024;
 constexpr std::chrono::milliseconds kLookUp{100};  // while a call waits
+constexpr std::chrono::minutes kRepeat{1};         // of a line about failures of one kind
+
+// The message without its numbers: addresses and lengths differ from one failure to the next.
+std::string kind_of(std::string_view message) {
+  std::string kind;
+  bool in_word = false;
+  bool in_number = false;
+  for (const char c : message) {
+    const bool digit = '0' <= c && c <= '9';
+    const bool letter = ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
+    if (digit && !in_word) in_number = true;  // goes on through letters, as in 0x7f
+    if (!digit && !letter) in_number = false;
+    in_word = letter && !in_number;
+    if (!in_number) kind += c;
+  }
+  return kind;
+}
 
 transfer::ManagedMemory::Source slabs_of(TransferEngine& engine) {
   return {[&engine](std::uint64_t size) { return engine.allocate_memory(size); },
@@ -174,9 +194,20 @@ int EngineSession::note(const std::string& target, const Result<void>& outcome) 
     return 0;
   }
   if (failing_.size() >= kMostFailing) failing_.clear();
-  if (failing_.insert(target).second) {
-    base::log_error("transfer with {}: {}", target, outcome.error().message());
+  const std::string message = outcome.error().message();
+  std::string kind = kind_of(message);
+  const auto now = std::chrono::steady_clock::now();
+  Failing& failing = failing_[target];
+  if (failing.kind == kind && now - failing.logged < kRepeat) {
+    ++failing.suppressed;
+    return -1;
   }
+  const std::string more =
+      failing.suppressed == 0
+          ? ""
+          : fmt::format(" ({} more like the last one were not logged)", failing.suppressed);
+  base::log_error("transfer with {}: {}{}", target, message, more);
+  failing = {std::move(kind), now, 0};
   return -1;
 }
 

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "mooncake/transfer.h"
@@ -28,8 +28,8 @@ class EngineSession {
   transfer::ManagedMemory& managed_memory() { return managed_memory_; }
 
   // Moves the batch, whose entries' targets it fills in, and waits; a signal handler that raises
-  // ends that. 0, or -1; of failures in a row with one peer only the first is logged. `requests` is
-  // used up.
+  // ends that. 0, or -1; of failures in a row with one peer the first of each kind is logged, and
+  // then one a minute. `requests` is used up.
   int transfer(const std::string& target, std::vector<TransferRequest>& requests,
                const std::optional<Notification>& notification);
   // The same without waiting: the batch's number, or 0.
@@ -55,6 +55,13 @@ class EngineSession {
   Result<std::uint64_t> start(const std::string& target, std::vector<TransferRequest> requests);
   int note(const std::string& target, const Result<void>& outcome);
 
+  // What was last logged of a peer whose calls fail.
+  struct Failing {
+    std::string kind;
+    std::chrono::steady_clock::time_point logged;
+    std::uint64_t suppressed = 0;  // since then
+  };
+
   const std::unique_ptr<TransferEngine> engine_;
   const std::chrono::milliseconds timeout_;
   transfer::ManagedMemory managed_memory_;
@@ -62,7 +69,7 @@ class EngineSession {
 
   std::mutex mutex_;
   std::unordered_map<std::string, SegmentHandle> handles_;  // guarded by mutex_, as below
-  std::unordered_set<std::string> failing_;                 // peers whose failure was logged
+  std::unordered_map<std::string, Failing> failing_;        // by peer
 };
 
 }  // namespace mooncake::python
