@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "os/event.h"
 #include "transfer/engine_impl.h"
 
 namespace mooncake::transfer {
@@ -58,6 +59,7 @@ EngineImpl::EngineImpl(os::Env env, EngineOptions options)
       allowed_(std::move(options.transports)),
       plain_within_host_(options.plain_within_host),
       lookup_(options.lookup ? std::move(options.lookup) : make_p2p_lookup()),
+      republish_interval_(options.republish_interval),
       budget_(make_budget(options.memory_budget)),
       crew_(options.copy_helpers),
       server_(net::RpcServer::create(env, server_options(identity_, options.limits, *budget_))) {
@@ -117,12 +119,16 @@ Task<Result<void>> EngineImpl::open() {
   auto published = co_await lookup_->publish(identity_.name, address_, env_.now() + kPublishTime);
   if (!published) co_return fail(std::move(published).error().with_context("publish " + name()));
   published_ = true;
+  if (lookup_->may_forget() && republish_interval_ > base::Duration(0)) {
+    keeper_.start(keep_published());
+  }
   co_return Result<void>();
 }
 
 Task<void> EngineImpl::stop() {
   stopping_ = true;
   look_ups_.cancel();
+  co_await keeper_.join();  // what it publishes must not come after what is withdrawn
   if (std::exchange(published_, false)) {
     auto withdrawn = co_await lookup_->withdraw(name(), env_.now() + kWithdrawTime);
     if (!withdrawn) base::log_warning("{}: {}", name(), withdrawn.error().message());
@@ -138,6 +144,52 @@ Task<void> EngineImpl::stop() {
   }
   co_await behind_.join();
   co_await server_->stop();
+}
+
+// A metadata server that was started again has lost all names. Says once what is wrong, and once
+// that it is over.
+Task<void> EngineImpl::keep_published() {
+  os::Event never(env_.executor);
+  bool reached = true;
+  bool taken = false;
+  while (!stopping_) {
+    // Engines that have lost their server together don't come back together.
+    const auto most = static_cast<std::uint64_t>(republish_interval_.count()) / 4;
+    const base::Duration jitter(static_cast<std::int64_t>(env_.random.below(most + 1)));
+    co_await never.wait(env_.now() + republish_interval_ - jitter, &look_ups_);
+    if (stopping_) co_return;
+    const auto standing = co_await renew_publication();
+    if (stopping_) co_return;
+    if (!standing) {
+      if (std::exchange(reached, false)) {
+        base::log_warning("{}: the metadata server doesn't answer as it should: {}", name(),
+                          standing.error().message());
+      }
+      continue;
+    }
+    if (!std::exchange(reached, true)) base::log_warning("{}: the metadata server is back", name());
+    const bool is_taken = *standing == SegmentLookup::Standing::kTaken;
+    if (*standing == SegmentLookup::Standing::kMissing) {
+      base::log_warning("{}: published again, the metadata server had lost it", name());
+    } else if (is_taken && !taken) {
+      base::log_warning("{}: another engine has published this name, which leads there now",
+                        name());
+    }
+    taken = is_taken;
+  }
+}
+
+// What was found; kMissing: and is published by now.
+Task<Result<SegmentLookup::Standing>> EngineImpl::renew_publication() {
+  auto standing =
+      co_await lookup_->standing(name(), address_, env_.now() + kPublishTime, &look_ups_);
+  if (!standing || stopping_) co_return standing;
+  published_ = *standing == SegmentLookup::Standing::kPublished;
+  if (*standing != SegmentLookup::Standing::kMissing) co_return standing;
+  // Not cancelled, so that it can't overtake a withdrawal; short, since stop() waits for it.
+  published_ = true;
+  MC_CO_CHECK(co_await lookup_->publish(name(), address_, env_.now() + kWithdrawTime));
+  co_return standing;
 }
 
 Result<memory::Region> EngineImpl::register_memory(std::uint64_t base, std::uint64_t length,

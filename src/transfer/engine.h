@@ -2,6 +2,7 @@
 // store are its users.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +28,8 @@ struct EngineOptions {
   net::Identity identity;     // incarnation not 0; the name is filled in from the bound address
   net::Address listen;        // port 0 = a free one; no host = nothing listens
   std::unique_ptr<SegmentLookup> lookup;  // P2P when null
+  // How often, about, the lookup is asked whether it still has this engine's name; 0 = never.
+  base::Duration republish_interval = std::chrono::seconds(5);
   net::RpcLimits limits;
   std::uint32_t max_attempts = 3;
   std::uint32_t lanes = 2;              // connections for data to one peer

@@ -70,6 +70,10 @@ class EngineImpl final : public Engine {
  private:
   friend class BatchRun;  // batch.cpp: one batch under way
 
+  // Publishes the name anew when the lookup has lost it, until the engine stops.
+  Task<void> keep_published();
+  Task<Result<SegmentLookup::Standing>> renew_publication();
+
   void add_metrics();
   void add_server_metrics();
 
@@ -118,7 +122,9 @@ class EngineImpl final : public Engine {
   const bool plain_within_host_;
   std::unique_ptr<SegmentLookup> lookup_;
   os::CancelToken look_ups_;  // of all that are under way; the end of the engine is theirs
+  const base::Duration republish_interval_;
   bool published_ = false;
+  base::TaskGroup keeper_;  // of the name
 
   const std::shared_ptr<base::Budget> budget_;
   memory::Registry registry_;

@@ -24,6 +24,16 @@ class SegmentLookup {
   virtual base::Task<Result<void>> publish(std::string name, net::Address address,
                                            base::TimePoint deadline) = 0;
   virtual base::Task<Result<void>> withdraw(std::string name, base::TimePoint deadline) = 0;
+
+  // Whether what was published lies with a service that may lose it.
+  virtual bool may_forget() const { return false; }
+  enum class Standing { kPublished, kMissing, kTaken };
+  // What has become of publish(): kMissing when it must be done anew, kTaken when another engine
+  // has published an address of its own under this name. kCancelled soon after a cancel.
+  virtual base::Task<Result<Standing>> standing(std::string, net::Address, base::TimePoint,
+                                                os::CancelToken*) {
+    co_return Standing::kPublished;
+  }
 };
 
 std::unique_ptr<SegmentLookup> make_p2p_lookup();

@@ -19,6 +19,9 @@ class MetastoreLookup final : public SegmentLookup {
                                   os::CancelToken* cancel) override;
   Task<Result<void>> publish(std::string name, net::Address address, TimePoint deadline) override;
   Task<Result<void>> withdraw(std::string name, TimePoint deadline) override;
+  bool may_forget() const override { return true; }
+  Task<Result<Standing>> standing(std::string name, net::Address address, TimePoint deadline,
+                                  os::CancelToken* cancel) override;
 
  private:
   // As kSegmentNotFound when there is no such document.
@@ -72,6 +75,31 @@ Task<Result<void>> MetastoreLookup::withdraw(std::string name, TimePoint deadlin
   if (!meta && meta.error().code() != Code::kObjectNotFound) co_return meta;
   if (!document && document.error().code() != Code::kObjectNotFound) co_return document;
   co_return Result<void>();
+}
+
+// A document that can't be read is not this engine's: it stays.
+Task<Result<SegmentLookup::Standing>> MetastoreLookup::standing(std::string name,
+                                                                net::Address address,
+                                                                TimePoint deadline,
+                                                                os::CancelToken* cancel) {
+  bool missing = false;
+  for (const bool is_meta : {true, false}) {
+    const std::string key = is_meta ? rpc_meta_key(name) : segment_key(name);
+    const auto text = co_await get(key, name, deadline, cancel);
+    if (!text && text.error().code() != Code::kSegmentNotFound) co_return fail(text.error());
+    missing |= !text;
+    if (!text) continue;
+    bool own = false;
+    if (is_meta) {
+      const auto meta = decode_rpc_meta(*text);
+      own = meta && *meta == address;
+    } else {
+      const auto document = decode_segment(*text);
+      own = document && document->own_framing && document->data == address;
+    }
+    if (!own) co_return Standing::kTaken;
+  }
+  co_return missing ? Standing::kMissing : Standing::kPublished;
 }
 
 }  // namespace
