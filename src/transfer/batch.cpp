@@ -111,6 +111,11 @@ class BatchRun {
   }
   bool failed(std::size_t entry) { return request(entry).slice.code != Code::kOk; }
   bool called_off() const { return engine_.stopping_ || os::is_cancelled(cancel_); }
+  // Nobody was reached at the segment's address in this batch, and its name leads nowhere else.
+  bool is_gone(const Segment& segment) const {
+    const auto found = gone_.find(&segment);
+    return found != gone_.end() && found->second == segment.peer.address;
+  }
   bool is_over() const { return called_off() || engine_.env_.now() >= deadline_; }
   // What becomes of entries that are given up after an attempt that ended with this code.
   Code code_at_end(Code code) const {
@@ -150,6 +155,7 @@ class BatchRun {
   std::map<std::string, std::uint64_t>* const moved_;
   os::CancelToken* const cancel_;
   std::uint32_t next_part_ = 0;
+  std::map<const Segment*, net::Address> gone_;
 };
 
 Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint deadline,
@@ -287,6 +293,10 @@ Task<void> BatchRun::run_part(Group& group, std::size_t index) {
 // True when there is something left to try.
 Task<bool> BatchRun::attempt(Group& group, Part& part) {
   Segment& segment = group.segment;
+  if (is_gone(segment)) {
+    give_up(part, code_at_end(Code::kUnreachable));
+    co_return false;
+  }
   if (!called_off() && !segment.peer.same_process &&
       segment.peer.incarnation == base::Incarnation{}) {
     const auto known = co_await engine_.describe(segment, {}, deadline_, cancel_);
@@ -474,11 +484,13 @@ Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
 }
 
 // Where nobody was reached, and the name leads nowhere else, another attempt of this call would
-// only wait its turn: the next call finds a peer that has come back.
+// only wait its turn, be it of another part: the next call finds a peer that has come back.
 Task<bool> BatchRun::find_another_way(Segment& segment, Code code) {
   const net::Address asked = segment.peer.address;
   co_await engine_.find_again(segment, deadline_, cancel_);
-  co_return code != Code::kUnreachable || segment.peer.address != asked;
+  if (code != Code::kUnreachable || segment.peer.address != asked) co_return true;
+  gone_[&segment] = asked;
+  co_return false;
 }
 
 // Who the peer is, and the keys of the batch's ranges.
@@ -489,6 +501,7 @@ Task<Result<void>> BatchRun::know(Group& group) {
     if (!request(entry).key_given) without_key.push_back(entry);
   }
   for (std::uint32_t failures = 0;;) {
+    if (is_gone(segment)) co_return fail(code_at_end(Code::kUnreachable));
     Result<void> known;
     if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{} &&
         without_key.empty()) {

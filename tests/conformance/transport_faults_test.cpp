@@ -37,22 +37,28 @@ class TransportFaults : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(rig_->executor().run_until(condition, rig_->executor().now() + 60s));
   }
 
-  // Moves the entries, and cancels them when the condition holds; their codes.
-  std::vector<Code> cancel_when(std::vector<Entry>& entries,
-                                const std::function<bool()>& condition) {
-    os::CancelToken token;
+  // Moves the entries, and does this when the condition holds; their codes.
+  std::vector<Code> move_until(std::vector<Entry>& entries, const std::function<bool()>& condition,
+                               const std::function<void()>& then,
+                               os::CancelToken* cancel = nullptr) {
     base::TaskGroup tasks;
     std::optional<std::vector<Code>> codes;
     const auto task = [](Engine& engine, std::vector<Entry>& all, TimePoint until,
-                         os::CancelToken& cancel,
+                         os::CancelToken* token,
                          std::optional<std::vector<Code>>& result) -> Task<void> {
-      result = co_await move_all(engine, all, until, nullptr, &cancel);
+      result = co_await move_all(engine, all, until, nullptr, token);
     };
-    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(600s), token, codes)); });
+    rig_->executor().post([&] { tasks.start(task(*engine_, entries, in(600s), cancel, codes)); });
     wait_for(condition);
-    rig_->executor().post([&] { token.cancel(); });
+    rig_->executor().post(then);
     wait_for([&] { return codes.has_value(); });
     return std::move(codes).value_or(std::vector<Code>());
+  }
+  std::vector<Code> cancel_when(std::vector<Entry>& entries,
+                                const std::function<bool()>& condition) {
+    os::CancelToken token;
+    return move_until(
+        entries, condition, [&token] { token.cancel(); }, &token);
   }
 
   // Moves the entries; meanwhile the connection that is in use stands still, once, for long.
@@ -451,6 +457,48 @@ TEST_P(TransportFaults, ADeadPeerCostsEachCallOneAttempt) {
     const TimePoint before = rig_->executor().now();
     EXPECT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kUnreachable);
     EXPECT_LT(rig_->executor().now() - before, 550ms) << call;
+  }
+}
+
+// Were each of its parts to make an attempt of its own, a batch of 4 GiB would take half a minute.
+// C20.
+TEST_P(TransportFaults, ADeadPeerCostsABatchOfAnyLengthOneAttempt) {
+  constexpr std::size_t kSize = 8u << 20, kEntries = 512;
+  Buffer mine(kSize, 1), theirs(kSize);
+  for (const bool under_way : {false, true}) {
+    make(2);
+    expose(theirs);
+    ASSERT_EQ(move(Opcode::kWrite, mine.span(), theirs.address()), Code::kOk);
+    theirs.fill(0);
+    std::vector<Entry> entries;
+    for (std::size_t i = 0; i < kEntries; ++i) {
+      const Opcode opcode = i % 5 == 4 ? Opcode::kRead : Opcode::kWrite;
+      entries.emplace_back(opcode, mine.span(), theirs.address(), target_);
+      entries.back().request.priority = i % 3 ? Priority::kNormal : Priority::kUrgent;
+    }
+    TimePoint begin = rig_->executor().now();
+    const auto kill = [&] {
+      rig_->executor_of("there").freeze();
+      rig_->world().kill("there");
+      begin = rig_->executor().now();
+    };
+    std::vector<Code> codes;
+    if (under_way) {
+      const auto begun = [&] { return theirs.data()[kSize / 2] != std::byte{0}; };
+      codes = move_until(entries, begun, kill);
+      EXPECT_LT(rig_->executor().now() - begin, 600ms);
+    } else {
+      kill();
+    }
+    for (int call = 0; call < 20; ++call) {
+      begin = rig_->executor().now();
+      codes = here_->run(move_all(*engine_, entries, in(600s)));
+      EXPECT_LT(rig_->executor().now() - begin, 600ms) << call;
+      for (const Code code : codes) {
+        const bool lost = code == Code::kConnectionLost && call == 0 && !under_way;
+        ASSERT_TRUE(lost || code == Code::kUnreachable) << call;
+      }
+    }
   }
 }
 
