@@ -30,6 +30,7 @@ using transfer::Engine;
 
 constexpr std::string_view kP2p = "P2PHANDSHAKE";
 constexpr std::chrono::hours kLongestTimeout(24);
+constexpr std::uint16_t kMostPortsTried = 500;
 
 // A port that is not given is free to choose.
 Result<net::Address> listen_address(const std::string& local_name) {
@@ -44,6 +45,35 @@ Result<Settings> read_environment() {
   SettingInputs inputs;
   inputs.environment = process_environment(transfer::transfer_settings());
   return Settings::resolve(transfer::transfer_settings(), inputs);
+}
+
+// Ports to try, one after the other. 0: any free one.
+struct PortRange {
+  std::uint16_t first = 0, count = 1;
+  std::uint16_t at(std::uint16_t i) const { return static_cast<std::uint16_t>(first + i % count); }
+};
+
+// What is given is taken. Else one of the range, if there is one; else the system chooses.
+Result<PortRange> ports_to_try(const TransferOptions& options, const net::Address& listen,
+                               const Settings& settings) {
+  const std::int64_t first = settings.integer("min_rpc_port");
+  const std::int64_t last = settings.integer("max_rpc_port");
+  if (first > last) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("min_rpc_port: '{}' (MC_MIN_RPC_PORT) is above max_rpc_port, '{}' "
+                            "(MC_MAX_RPC_PORT)",
+                            first, last));
+  }
+  const bool given = settings.source("min_rpc_port") != SettingSource::kDefault ||
+                     settings.source("max_rpc_port") != SettingSource::kDefault;
+  if (listen.port != 0 || !given || !options.serve) return PortRange{listen.port};
+  return PortRange{static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(last - first + 1)};
+}
+
+// Of open_segment() and its like: the published engine takes "/name" for "name".
+std::string segment_name(std::string_view given) {
+  if (given.starts_with('/')) given.remove_prefix(1);
+  return std::string(given);
 }
 
 Result<void> set_path(const std::string& path, const Settings& settings,
@@ -117,6 +147,25 @@ Task<Result<std::unique_ptr<Engine>>> start_engine(os::Env env, TransferOptions 
   co_return co_await Engine::start(env, std::move(engine_options));
 }
 
+// Begins anywhere among the ports, so that many engines don't all try the same ones.
+Result<std::unique_ptr<Engine>> start_on_one(os::Env env, const TransferOptions& options,
+                                             const Settings& settings, net::Address listen,
+                                             PortRange ports) {
+  const auto begin = static_cast<std::uint16_t>(base::secure_random() % ports.count);
+  const std::uint16_t tries = std::min(ports.count, kMostPortsTried);
+  for (std::uint16_t i = 1;; ++i) {
+    listen.port = ports.at(static_cast<std::uint16_t>(begin + i));
+    auto engine = os::run_blocking(env.executor, start_engine(env, options, settings, listen));
+    if (!engine) return fail(Code::kInternal, "the runtime has stopped");
+    if (*engine) return **std::move(engine);
+    Error error = std::move(*engine).error();
+    if (error.code() != Code::kAddressInUse || ports.count == 1) return fail(std::move(error));
+    if (i < tries) continue;
+    return fail(std::move(error).with_context(fmt::format(
+        "none of {} ports that were tried is free (MC_MIN_RPC_PORT, MC_MAX_RPC_PORT)", tries)));
+  }
+}
+
 }  // namespace
 
 bool TransferOutcome::ok() const {
@@ -182,13 +231,10 @@ Result<std::unique_ptr<TransferEngine>> TransferEngine::create(const TransferOpt
   const auto begun = std::chrono::steady_clock::now();
   MC_TRY(const net::Address listen, listen_address(options.local_name));
   MC_TRY(const Settings settings, read_environment());
+  MC_TRY(const PortRange ports, ports_to_try(options, listen, settings));
   auto state = std::make_unique<State>();
   MC_TRY(state->runtime, net::Runtime::start("mc-transfer"));
-  const os::Env env = state->runtime->env();
-  auto engine = os::run_blocking(env.executor, start_engine(env, options, settings, listen));
-  if (!engine) return fail(Code::kInternal, "the runtime has stopped");
-  if (!*engine) return fail(std::move(*engine).error());
-  state->engine = **std::move(engine);
+  MC_TRY(state->engine, start_on_one(state->runtime->env(), options, settings, listen, ports));
   state->add_metrics(std::chrono::steady_clock::now() - begun);
   return std::unique_ptr<TransferEngine>(new TransferEngine(std::move(state)));
 }
@@ -311,7 +357,7 @@ Result<SegmentHandle> TransferEngine::open_segment(std::string_view name, Millis
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto handle =
       os::run_blocking(state_->runtime->env().executor,
-                       state_->engine->open_segment(std::string(name), state_->deadline(timeout)));
+                       state_->engine->open_segment(segment_name(name), state_->deadline(timeout)));
   return handle ? *std::move(handle) : fail(Code::kNotReady);
 }
 
@@ -350,7 +396,7 @@ Result<void> TransferEngine::notify(std::string_view segment, const Notification
                                     Milliseconds timeout) {
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto sent = os::run_blocking(state_->runtime->env().executor,
-                               notify_by_name(*state_->engine, std::string(segment), notification,
+                               notify_by_name(*state_->engine, segment_name(segment), notification,
                                               state_->deadline(timeout)));
   return sent ? *std::move(sent) : fail(Code::kNotReady);
 }
@@ -365,7 +411,7 @@ Result<void> TransferEngine::probe(std::string_view segment, Milliseconds timeou
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto alive =
       os::run_blocking(state_->runtime->env().executor,
-                       state_->engine->probe(std::string(segment), state_->deadline(timeout)));
+                       state_->engine->probe(segment_name(segment), state_->deadline(timeout)));
   return alive ? *std::move(alive) : fail(Code::kNotReady);
 }
 
@@ -373,7 +419,7 @@ Result<std::uint64_t> TransferEngine::first_buffer(std::string_view segment, Mil
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto address = os::run_blocking(
       state_->runtime->env().executor,
-      state_->engine->first_buffer(std::string(segment), state_->deadline(timeout)));
+      state_->engine->first_buffer(segment_name(segment), state_->deadline(timeout)));
   return address ? *std::move(address) : fail(Code::kNotReady);
 }
 

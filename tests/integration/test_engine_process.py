@@ -67,6 +67,26 @@ assert two.read_bytes_from_buffer(theirs, 8192) == b"abcd" * 2048
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_request_for_which_there_is_no_memory_fails_as_others_do() -> None:
+    done = run("""
+import resource
+one, two = opened(), opened()
+mine, theirs = one.allocate_managed_buffer(8192), two.allocate_managed_buffer(8192)
+many = array.array("Q", [8]) * 4_000_000
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+for room in (64 << 20, 128 << 20):  # lists don't fit in; requests don't
+    resource.setrlimit(resource.RLIMIT_AS, (size + room, resource.RLIM_INFINITY))
+    answers = [one.batch_transfer_async_write(name_of(two), many, many, many),
+               one.batch_transfer_sync_write(name_of(two), many, many, many)]
+    if room == 64 << 20:
+        answers.append(one.batch_register_memory(many, many))
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert answers == [0, -1, -1][:len(answers)], answers
+    assert one.transfer_sync_write(name_of(two), mine, theirs, 8192) == 0
+""")
+    assert done.returncode == 0 and done.stderr.count("no memory") == 5, done.stderr
+
+
 def test_a_forked_child_has_no_engine_until_it_makes_one() -> None:
     done = run("""
 engine, other = opened(), opened()

@@ -1,8 +1,9 @@
 """Proves the Python Transfer Engine's calls and codes between engines of this process and of others:
-cases C1 (many blocks on one host), C6 (a namesake returns), C7 and C24 (protocol names), C8 (IPv6),
-C25 (very many pieces), C31 (done is done), and that its lists may be arrays."""
+cases C1 (many blocks on one host), C6 (a namesake returns), C8 (IPv6), C25 (very many pieces), C31
+(done is done), and that its lists may be arrays."""
 
 import array
+import ctypes
 import os
 import socket
 import threading
@@ -117,14 +118,14 @@ def test_batches_are_lists_or_arrays(pair: tuple[TransferEngine, TransferEngine]
     for make in (list, tuple, lambda v: numpy.array(v, dtype=numpy.uint64),
                  lambda v: numpy.array(v, dtype=numpy.int64), lambda v: array.array("Q", v),
                  lambda v: array.array("q", v), lambda v: [numpy.int64(x) for x in v],
+                 lambda v: numpy.array(v, dtype=">u8"), lambda v: numpy.array(v[::-1], ">i8")[::-1],
+                 lambda v: (ctypes.c_int64 * len(v))(*v), lambda v: (ctypes.c_uint64 * len(v))(*v),
                  lambda v: memoryview(array.array("L", v)), OnlyDlpack,
                  lambda v: every_second[::2] if v is sources else v):
         theirs.bytes[:] = 0
         assert one.batch_transfer_sync_write(
             name_of(two), make(sources), make(targets), make(lengths)) == 0
         assert (theirs.bytes == mine.bytes).all()
-    small = numpy.full(16, 4096, dtype=numpy.int32)
-    assert one.batch_transfer_sync_read(name_of(two), sources, targets, small) == 0
     assert one.batch_transfer_sync_read(name_of(two), sources, targets, range(16)) == 0
     assert one.batch_transfer_sync_read(name_of(two), [], numpy.empty(0, numpy.int64), ()) == 0
 
@@ -136,12 +137,13 @@ def test_wrong_lists(pair: tuple[TransferEngine, TransferEngine],
     assert one.batch_register_memory([4096], [1, 2]) == -1
     said = capfd.readouterr().err
     assert "2 buffers, 2 peer addresses and 1 lengths" in said and said.count("\n") == 2
-    for wrong in (5, None, "12", b"12", bytearray(b"12"), ["1"], [1.5], [-1], [1 << 64], {1: 2},
-                  numpy.array([1.5]), numpy.array([-1]), numpy.array([[1]]), [None]):
-        with pytest.raises(TypeError):
-            one.batch_transfer_sync_write(name_of(two), wrong, [1], [1])
     with pytest.raises(TypeError):
         one.transfer_sync_write(name_of(two), -1, 0, 0)
+    for boolean in (True, numpy.bool_(True)):
+        with pytest.raises(TypeError):
+            one.transfer_sync_write(name_of(two), boolean, 0, 0)
+        with pytest.raises(TypeError):
+            one.register_memory(boolean, 4096)
     with pytest.raises(ValueError, match="carrier"):
         one.transfer_sync_write(name_of(two), 0, 0, 0, "carrier")
 
@@ -236,6 +238,8 @@ def test_managed_buffers(pair: tuple[TransferEngine, TransferEngine]) -> None:
         assert one.free_managed_buffer(buffer, 16_384) == 0
     assert one.free_managed_buffer(mine[0], 10_000) == INVALID
     assert one.allocate_managed_buffer(0) == 0
+    assert one.allocate_managed_buffer(1 << 40) == 0
+    assert one.allocate_managed_buffer(1 << 63) == 0
     assert two.free_managed_buffer(theirs, MEBIBYTE) == 0
 
 
@@ -274,51 +278,6 @@ def test_initialize_again_and_after_a_failure(capfd: pytest.CaptureFixture[str])
     assert engine.get_rpc_port() == port
 
 
-@pytest.mark.parametrize("arguments, names", [
-    (("", "P2PHANDSHAKE", "tcp", ""), ["local_hostname"]),
-    (("no host", "P2PHANDSHAKE", "tcp", ""), ["local_hostname", "no host"]),
-    (("[::zz]", "P2PHANDSHAKE", "tcp", ""), ["local_hostname", "::zz"]),
-    (("127.0.0.1", "", "tcp", ""), ["metadata_server"]),
-    (("127.0.0.1", "etcd://127.0.0.1:2379", "tcp", ""), ["metadata_server", "etcd", "http://"]),
-    (("127.0.0.1", "127.0.0.1:2379", "tcp", ""), ["metadata_server", "etcd://127.0.0.1:2379"]),
-    (("127.0.0.1", "redis://127.0.0.1:6379", "tcp", ""), ["metadata_server", "redis"]),
-    (("127.0.0.1", "P2PHANDSHAKE", "carrier_pigeon", ""),
-     ["protocol", "carrier_pigeon", "tcp", "rdma"]),
-    (("127.0.0.1", "P2PHANDSHAKE", "xgmi", ""), ["protocol", "xgmi"]),
-    (("127.0.0.1", "P2PHANDSHAKE", "nvlink", ""), ["protocol", "nvlink", "device"]),
-    (("127.0.0.1", "127.0.0.1:6379", "tcp", "", "redis"), ["metadata_server", "redis"])])
-def test_c24_a_wrong_setting_is_refused_and_named(
-        arguments: tuple[str, ...], names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    engine = TransferEngine()
-    call = engine.initialize if len(arguments) == 4 else engine.initialize_ext
-    assert call(*arguments) == -1
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1 and all(name in said for name in names), said
-    assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
-
-
-@pytest.mark.parametrize("variable, value", [("MC_TRANSFER_TIMEOUT", "soon"),
-                                             ("MC_TRANSFER_TIMEOUT", "-1"),
-                                             ("MC_FORCE_TCP", "perhaps")])
-def test_c24_a_wrong_variable_is_refused_and_named(
-        variable: str, value: str, monkeypatch: pytest.MonkeyPatch,
-        capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv(variable, value)
-    assert TransferEngine().initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == -1
-    assert variable in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("protocol, warnings", [("tcp", 0), ("rdma", 1), ("efa", 1)])
-def test_c7_a_missing_network_falls_back_with_one_warning(
-        protocol: str, warnings: int, capfd: pytest.CaptureFixture[str]) -> None:
-    one, two = opened(protocol=protocol), opened()
-    said = capfd.readouterr().err
-    assert said.count("\n") == warnings and (warnings == 0 or protocol in said), said
-    mine, theirs = Memory(one, 4096), Memory(two, 4096)
-    assert one.transfer_sync_write(name_of(two), mine.address, theirs.address, 4096) == 0
-    assert (mine.bytes == theirs.bytes).all()
-
-
 @pytest.mark.parametrize("host", ["::1", "[::1]", "[::1]:12345"])
 def test_c8_ipv6(host: str) -> None:
     one, two = opened(host), opened(host)
@@ -326,6 +285,15 @@ def test_c8_ipv6(host: str) -> None:
     mine, theirs = Memory(one, 4096), Memory(two, 4096)
     assert one.transfer_sync_write(peer, mine.address, theirs.address, 4096) == 0
     assert (mine.bytes == theirs.bytes).all()
+
+
+def test_a_slash_before_a_name_is_passed_over(pair: tuple[TransferEngine, TransferEngine]) -> None:
+    one, two = pair
+    mine, theirs = Memory(one, 4096), Memory(two, 4096)
+    peer = "/" + name_of(two)
+    assert one.transfer_sync_write(peer, mine.address, theirs.address, 4096) == 0
+    assert one.send_probe(peer) == 0 and one.send_notify(peer, "a", "b") == 0
+    assert one.get_first_buffer_address(peer) == theirs.address
 
 
 @pytest.mark.parametrize("forced", ["0", "1"])
@@ -573,6 +541,20 @@ def test_notes_go_along_with_transfers(pair: tuple[TransferEngine, TransferEngin
     assert one.send_notify(peer, b"raw", b"\xff\0") == 0
     assert [(n.name, n.msg) for n in two.get_notifies()] == [("raw", "\udcff\0")]
     assert one.send_notify("127.0.0.1:1", "a", "b") == -1
+
+
+def test_a_note_that_is_too_large_is_refused_before_bytes_move(
+        pair: tuple[TransferEngine, TransferEngine], capfd: pytest.CaptureFixture[str]) -> None:
+    one, two = pair
+    mine, theirs = Memory(one, 4096, 1), Memory(two, 4096, 2)
+    for note, word in ((TransferNotify("n" * 4097, ""), "name"),
+                       (TransferNotify("", "m" * (MEBIBYTE + 1)), "message")):
+        assert one.transfer_sync(name_of(two), mine.address, theirs.address, 4096,
+                                 TransferOpcode.Write, note) == -1
+        assert word in capfd.readouterr().err
+        assert (theirs.bytes == 2).all()
+        assert one.transfer_sync(name_of(two), mine.address, theirs.address, 0,
+                                 TransferOpcode.Write) == 0
 
 
 def test_probe_and_first_buffer() -> None:

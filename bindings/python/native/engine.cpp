@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "native/arguments.h"
 #include "native/engine_session.h"
 #include "native/interpreter.h"
@@ -37,13 +40,30 @@ int code_of(const char* call, const Result<void>& outcome) {
   return outcome.error().transfer_code();
 }
 
+// A call that needs more memory than there is fails as any other does, not with MemoryError.
+template <typename Run>
+auto within_memory(const char* call, std::invoke_result_t<Run> failure, Run run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    base::log_error("{}: no memory for a request of this size", call);
+    return failure;
+  }
+}
+
+void check_lists(const TransferArguments& given) {
+  check_list(given.buffers, "buffers");
+  check_list(given.peer_addresses, "peer_buffer_addresses");
+  check_list(given.lengths, "lengths");
+}
+
 bool make_requests(const TransferArguments& given, std::vector<TransferRequest>& requests) {
   const auto& sources = given.buffers.values;
   const auto& targets = given.peer_addresses.values;
   const auto& lengths = given.lengths.values;
   if (sources.size() != targets.size() || sources.size() != lengths.size()) {
-    base::log_error("transfer with {}: {} buffers, {} peer addresses and {} lengths", given.target,
-                    sources.size(), targets.size(), lengths.size());
+    base::log_error("transfer with {}: {} buffers, {} peer addresses and {} lengths",
+                    base::quote(given.target), sources.size(), targets.size(), lengths.size());
     return false;
   }
   requests.resize(sources.size());
@@ -180,8 +200,7 @@ int PythonEngine::port() const {
   return open ? open->engine().port() : kNotReady;
 }
 
-int PythonEngine::register_memory(std::uint64_t address, std::uint64_t length,
-                                  const std::string& location) {
+int PythonEngine::register_memory(Word address, Word length, const std::string& location) {
   const auto open = session();
   if (!open) return kNotReady;
   const WithoutGil without_gil;
@@ -189,7 +208,7 @@ int PythonEngine::register_memory(std::uint64_t address, std::uint64_t length,
                  open->engine().register_memory(pointer(address), length, location));
 }
 
-int PythonEngine::unregister_memory(std::uint64_t address) {
+int PythonEngine::unregister_memory(Word address) {
   const auto open = session();
   if (!open) return kNotReady;
   const WithoutGil without_gil;
@@ -198,30 +217,39 @@ int PythonEngine::unregister_memory(std::uint64_t address) {
 
 int PythonEngine::register_batch(const IntegerList& addresses, const IntegerList& lengths,
                                  const std::string& location) {
-  const auto open = session();
-  if (!open) return kNotReady;
-  if (addresses.values.size() != lengths.values.size()) {
-    base::log_error("batch_register_memory: {} addresses and {} capacities",
-                    addresses.values.size(), lengths.values.size());
-    return kRefused;
-  }
-  std::vector<MemoryRange> ranges(lengths.values.size());
-  for (std::size_t i = 0; i < ranges.size(); ++i)
-    ranges[i] = {pointer(addresses.values[i]), lengths.values[i]};
-  const WithoutGil without_gil;
-  return code_of("batch_register_memory", open->engine().register_memory_batch(ranges, location));
+  constexpr const char* kCall = "batch_register_memory";
+  return within_memory(kCall, kRefused, [&]() -> int {
+    check_list(addresses, "buffer_addresses");
+    check_list(lengths, "capacities");
+    const auto open = session();
+    if (!open) return kNotReady;
+    if (addresses.values.size() != lengths.values.size()) {
+      base::log_error("{}: {} addresses and {} capacities", kCall, addresses.values.size(),
+                      lengths.values.size());
+      return kRefused;
+    }
+    std::vector<MemoryRange> ranges(lengths.values.size());
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      ranges[i] = {pointer(addresses.values[i]), lengths.values[i]};
+    const WithoutGil without_gil;
+    return code_of(kCall, open->engine().register_memory_batch(ranges, location));
+  });
 }
 
 int PythonEngine::unregister_batch(const IntegerList& addresses) {
-  const auto open = session();
-  if (!open) return kNotReady;
-  std::vector<void*> places(addresses.values.size());
-  std::transform(addresses.values.begin(), addresses.values.end(), places.begin(), pointer);
-  const WithoutGil without_gil;
-  return code_of("batch_unregister_memory", open->engine().unregister_memory_batch(places));
+  constexpr const char* kCall = "batch_unregister_memory";
+  return within_memory(kCall, kRefused, [&]() -> int {
+    check_list(addresses, "buffer_addresses");
+    const auto open = session();
+    if (!open) return kNotReady;
+    std::vector<void*> places(addresses.values.size());
+    std::transform(addresses.values.begin(), addresses.values.end(), places.begin(), pointer);
+    const WithoutGil without_gil;
+    return code_of(kCall, open->engine().unregister_memory_batch(places));
+  });
 }
 
-std::uint64_t PythonEngine::allocate_buffer(std::uint64_t length) {
+std::uint64_t PythonEngine::allocate_buffer(Word length) {
   const auto open = session();
   if (!open) return 0;
   const WithoutGil without_gil;
@@ -231,7 +259,7 @@ std::uint64_t PythonEngine::allocate_buffer(std::uint64_t length) {
   return 0;
 }
 
-int PythonEngine::free_buffer(std::uint64_t address, std::uint64_t length) {
+int PythonEngine::free_buffer(Word address, Word length) {
   const auto open = session();
   if (!open) return kNotReady;
   const WithoutGil without_gil;
@@ -239,42 +267,45 @@ int PythonEngine::free_buffer(std::uint64_t address, std::uint64_t length) {
 }
 
 int PythonEngine::transfer(const TransferArguments& arguments) {
-  const auto open = session();
-  if (!open) return kNotReady;
-  std::vector<TransferRequest> requests;
-  if (!make_requests(arguments, requests)) return kRefused;
-  std::optional<Notification> notification;
-  if (arguments.notification != nullptr) notification = *arguments.notification;
-  int code = 0;
-  {
+  const int code = within_memory("transfer", kRefused, [&]() -> int {
+    check_lists(arguments);
+    const auto open = session();
+    if (!open) return kNotReady;
+    std::vector<TransferRequest> requests;
+    if (!make_requests(arguments, requests)) return kRefused;
+    std::optional<Notification> notification;
+    if (arguments.notification != nullptr) notification = *arguments.notification;
     const WithoutGil without_gil;
-    code = open->transfer(arguments.target, requests, notification);
-  }
+    return open->transfer(arguments.target, requests, notification);
+  });
   check_raised();
   return code;
 }
 
 std::uint64_t PythonEngine::submit(const TransferArguments& arguments) {
-  const auto open = session();
-  std::vector<TransferRequest> requests;
-  if (!open || !make_requests(arguments, requests)) return 0;
-  const WithoutGil without_gil;
-  return open->submit(arguments.target, std::move(requests));
+  return within_memory("batch_transfer_async", 0, [&]() -> std::uint64_t {
+    check_lists(arguments);
+    const auto open = session();
+    std::vector<TransferRequest> requests;
+    if (!open || !make_requests(arguments, requests)) return 0;
+    const WithoutGil without_gil;
+    return open->submit(arguments.target, std::move(requests));
+  });
 }
 
 int PythonEngine::wait(const IntegerList& batches) {
-  const auto open = session();
-  if (!open) return kNotReady;
-  int code = 0;
-  {
+  const int code = within_memory("get_batch_transfer_status", kRefused, [&]() -> int {
+    check_list(batches, "batch_ids");
+    const auto open = session();
+    if (!open) return kNotReady;
     const WithoutGil without_gil;
-    code = open->wait(batches.values);
-  }
+    return open->wait(batches.values);
+  });
   check_raised();
   return code;
 }
 
-int PythonEngine::check(std::uint64_t batch) {
+int PythonEngine::check(Word batch) {
   const auto open = session();
   if (!open) return kNotReady;
   const WithoutGil without_gil;
@@ -310,19 +341,22 @@ std::uint64_t PythonEngine::first_buffer(const std::string& target) {
   return open->first_buffer(target);
 }
 
-int PythonEngine::write_bytes(std::uint64_t address, nb::handle source, std::uint64_t length) {
+int PythonEngine::write_bytes(Word address, nb::handle source, Word size) {
   const Bytes bytes(source);
+  const std::uint64_t length = size;
   if (length > bytes.size()) {
     base::log_error("write_bytes_to_buffer: {} bytes of {} that there are", length, bytes.size());
     return kRefused;
   }
   const WithoutGil without_gil;
   if (copy_checked(pointer(address), bytes.data(), length, pointer(address))) return 0;
-  base::log_error("write_bytes_to_buffer: {} bytes at {:#x} can't be written", length, address);
+  base::log_error("write_bytes_to_buffer: {} bytes at {:#x} can't be written", length,
+                  address.value);
   return kRefused;
 }
 
-nb::bytes PythonEngine::read_bytes(std::uint64_t address, std::uint64_t length) {
+nb::bytes PythonEngine::read_bytes(Word address, Word size) {
+  const std::uint64_t length = size;
   PyObject* const object =
       length > PY_SSIZE_T_MAX / 2
           ? nullptr
@@ -338,7 +372,7 @@ nb::bytes PythonEngine::read_bytes(std::uint64_t address, std::uint64_t length) 
     if (copy_checked(PyBytes_AS_STRING(object), pointer(address), length, pointer(address)))
       return bytes;
   }
-  base::log_error("read_bytes_from_buffer: {} bytes at {:#x} can't be read", length, address);
+  base::log_error("read_bytes_from_buffer: {} bytes at {:#x} can't be read", length, address.value);
   return nb::bytes("", 0);
 }
 

@@ -59,26 +59,26 @@ class PythonEngine {
   // Null when there is none that this process may use.
   std::shared_ptr<EngineSession> session() const;
 
-  int register_memory(std::uint64_t address, std::uint64_t length, const std::string& location);
-  int unregister_memory(std::uint64_t address);
+  int register_memory(Word address, Word length, const std::string& location);
+  int unregister_memory(Word address);
   int register_batch(const IntegerList& addresses, const IntegerList& lengths,
                      const std::string& location);
   int unregister_batch(const IntegerList& addresses);
-  std::uint64_t allocate_buffer(std::uint64_t length);
-  int free_buffer(std::uint64_t address, std::uint64_t length);
+  std::uint64_t allocate_buffer(Word length);
+  int free_buffer(Word address, Word length);
 
   int transfer(const TransferArguments& arguments);
   std::uint64_t submit(const TransferArguments& arguments);
   int wait(const IntegerList& batches);
-  int check(std::uint64_t batch);
+  int check(Word batch);
 
   int notify(const std::string& target, const Notification& notification);
   std::vector<Notification> take_notifications();
   int probe(const std::string& target);
   std::uint64_t first_buffer(const std::string& target);
 
-  int write_bytes(std::uint64_t address, nb::handle source, std::uint64_t length);
-  nb::bytes read_bytes(std::uint64_t address, std::uint64_t length);
+  int write_bytes(Word address, nb::handle source, Word length);
+  nb::bytes read_bytes(Word address, Word length);
 
  private:
   // Gives the session up; the caller ends it. A parent's is left alone for good.

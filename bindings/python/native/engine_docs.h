@@ -16,9 +16,12 @@ inline constexpr const char* kEngine =
     R"(One transfer engine: reads and writes between its registered memory and that of peers.
 
 Calls block, let other threads run meanwhile, and may be made from many threads at once. They raise
-only for arguments of a wrong type, and for an unknown transport_hint (ValueError); every other
-failure is a negative code, with a line on stderr that says why. When a call returns, no byte of its
-buffers is touched any more. Addresses are ints, of this process or of the peer's; lengths are bytes.
+only for arguments of a wrong type or range (TypeError), and for an unknown transport_hint
+(ValueError); every other failure is a negative code, with a line on stderr that says why. When a call
+returns, no byte of its buffers is touched any more. Addresses are ints, of this process or of the
+peer's; lengths are bytes; both are within 0 and 2^64 - 1, and no bool. Lists of them are sequences of
+such ints, or arrays of int64 or uint64 with one dimension (numpy, torch, array.array, ctypes; any
+byte order and stride); arrays of other types are refused, since they have lost bits.
 In a forked child it is not initialized. Nothing starts before initialize().)";
 
 inline constexpr const char* kInit = "def __init__(" MC_SELF ") -> None";
@@ -32,13 +35,14 @@ local_hostname   host or host:port, IPv6 with or without brackets. With P2PHANDS
                  taken all the same (see get_rpc_port), unless MC_LEGACY_RPC_PORT_BINDING is set
 metadata_server  "P2PHANDSHAKE": peers are named "host:port". Or "http://host:port/metadata", where
                  engines publish themselves under host:port of local_hostname
-protocol         "tcp" and "rdma" choose the best path there is (MC_FORCE_TCP=1: sockets only); a
+protocol         "", "tcp" and "rdma" choose the best path there is (MC_FORCE_TCP=1: sockets only); a
                  fast network that is missing gives one warning; what needs a device that is not
                  supported, and an unknown name, is refused
 device_name      accepted, without effect
 
 A transfer's deadline is MC_TRANSFER_TIMEOUT seconds (at least 5, 30 by default) and a nanosecond
-for each byte. MOONCAKE_CLUSTER_SECRET is what peers must know of each other.
+for each byte. A port of its own is one of MC_MIN_RPC_PORT to MC_MAX_RPC_PORT, where these are set.
+MC_LOG_LEVEL is TRACE, INFO, WARNING or ERROR. MOONCAKE_CLUSTER_SECRET is what peers must know of each other.
 Returns 0, or -1 after one line on stderr that names the field, its value and what is allowed. A
 failure leaves nothing behind.
 Source: include/mooncake/transfer.h, TransferEngine::create.)";

@@ -40,9 +40,8 @@ struct Piece {
   IntegerList buffers, peer_addresses, lengths;
 };
 
-int transfer_one(PythonEngine& self, const std::string& target, std::uint64_t buffer,
-                 std::uint64_t peer_address, std::uint64_t length, Opcode opcode,
-                 const Notification* notify, const std::string& hint) {
+int transfer_one(PythonEngine& self, const std::string& target, Word buffer, Word peer_address,
+                 Word length, Opcode opcode, const Notification* notify, const std::string& hint) {
   check_hint(hint);
   const Piece piece(buffer, peer_address, length);
   return self.transfer(
@@ -50,14 +49,13 @@ int transfer_one(PythonEngine& self, const std::string& target, std::uint64_t bu
 }
 
 template <Opcode opcode>
-int transfer_one_way(PythonEngine& self, const std::string& target, std::uint64_t buffer,
-                     std::uint64_t peer_address, std::uint64_t length, const std::string& hint) {
+int transfer_one_way(PythonEngine& self, const std::string& target, Word buffer, Word peer_address,
+                     Word length, const std::string& hint) {
   return transfer_one(self, target, buffer, peer_address, length, opcode, nullptr, hint);
 }
 
-std::uint64_t submit_one(PythonEngine& self, const std::string& target, std::uint64_t buffer,
-                         std::uint64_t peer_address, std::uint64_t length,
-                         const std::string& hint) {
+std::uint64_t submit_one(PythonEngine& self, const std::string& target, Word buffer,
+                         Word peer_address, Word length, const std::string& hint) {
   check_hint(hint);
   const Piece piece(buffer, peer_address, length);
   return self.submit(

@@ -12,6 +12,7 @@
 #include "os/cancel.h"
 #include "os/run_blocking.h"
 #include "transfer/engine.h"
+#include "transfer/inbox.h"
 #include "transfer/request_batch.h"
 
 namespace mooncake::python {
@@ -105,6 +106,9 @@ Result<SegmentHandle> EngineSession::open(const std::string& target) {
 
 Result<void> EngineSession::move(const std::string& target, std::vector<TransferRequest>& requests,
                                  const std::optional<Notification>& notification) {
+  if (notification) {
+    MC_CHECK(transfer::check_notification(*notification));
+  }
   const auto begin = std::chrono::steady_clock::now();
   MC_TRY(const SegmentHandle handle, open(target));
   for (TransferRequest& request : requests)

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
 #include "mooncake/config.h"
 #include "transfer/protocols.h"
 
@@ -43,6 +44,18 @@ constexpr Setting kSettings[] = {
      .fallback = "false",
      .help = "binds the port of local_hostname with P2PHANDSHAKE too",
      .env = "MC_LEGACY_RPC_PORT_BINDING"},
+    {.name = "log_level",
+     .type = SettingType::kChoice,
+     .fallback = "WARNING",
+     .help = "least severe lines that are written to stderr, of this process",
+     .allowed = "TRACE|INFO|WARNING|ERROR",
+     .env = "MC_LOG_LEVEL"},
+    {.name = "log_dir",
+     .type = SettingType::kText,
+     .fallback = "",
+     .help = "folder of log files; lines go to stderr",
+     .env = "MC_LOG_DIR",
+     .support = Support::kAcceptedIgnored},
     {.name = "cluster_secret",
      .type = SettingType::kText,
      .fallback = "",
@@ -57,14 +70,28 @@ Result<void> check_metadata_server(const std::string& server) {
                           server));
 }
 
+// An IPv6 address without brackets is all address, unless it has a scope.
+bool is_bare_literal(const std::string& address) {
+  return !address.starts_with('[') && address.find('%') == std::string::npos &&
+         std::count(address.begin(), address.end(), ':') > 1;
+}
+
 // In front of the port, with the brackets of an IPv6 literal.
 std::string host_of(const std::string& address) {
   const std::size_t colon = address.rfind(':');
   if (colon == std::string::npos || address.find(']', colon) != std::string::npos) return address;
-  const bool bracketed = address.starts_with('[');
-  const bool bare_literal = !bracketed && address.find('%') == std::string::npos &&
-                            std::count(address.begin(), address.end(), ':') > 1;
-  return bare_literal ? address : address.substr(0, colon);
+  return is_bare_literal(address) ? address : address.substr(0, colon);
+}
+
+// Of a process that says nothing of it, its host decides.
+void apply_log_level(const Settings& settings) {
+  using base::LogLevel;
+  if (settings.source("log_level") == SettingSource::kDefault) return;
+  const std::string& level = settings.text("log_level");
+  base::set_log_level(level == "TRACE"     ? LogLevel::kDebug
+                      : level == "INFO"    ? LogLevel::kInfo
+                      : level == "WARNING" ? LogLevel::kWarning
+                                           : LogLevel::kError);
 }
 
 }  // namespace
@@ -83,11 +110,12 @@ Result<EnginePlan> plan_engine(const EngineTexts& given) {
   inputs.environment = process_environment(kSettings);
   inputs.arguments = {{"local_hostname", given.local_hostname},
                       {"metadata_server", given.metadata_server},
-                      {"protocol", given.protocol}};
+                      {"protocol", given.protocol.empty() ? "tcp" : given.protocol}};
   MC_TRY(const Settings settings, Settings::resolve(kSettings, inputs));
   const std::string& server = settings.text("metadata_server");
   MC_CHECK(check_metadata_server(server));
   EnginePlan plan;
+  plan.notices = settings.notices();
   MC_TRY(std::string notice, transfer::check_protocol(settings.text("protocol")));
   if (!notice.empty()) {
     if (!given.device_name.empty()) notice += "; '" + given.device_name + "' isn't used";
@@ -96,11 +124,16 @@ Result<EnginePlan> plan_engine(const EngineTexts& given) {
   // With P2PHANDSHAKE callers use the port that they name for themselves.
   const bool bind_port = server != kP2p || settings.boolean("legacy_rpc_port_binding");
   const std::string& name = settings.text("local_hostname");
+  if (is_bare_literal(name)) {
+    plan.notices.push_back(fmt::format(
+        "local_hostname: '{}' has no brackets; with its port it is named '[{}]:port'", name, name));
+  }
   plan.options.local_name = bind_port ? name : host_of(name);
   plan.options.metadata_server = server;
   plan.options.cluster_secret = settings.text("cluster_secret");
   plan.timeout =
       std::max<std::chrono::milliseconds>(settings.duration("transfer_timeout"), kShortestTimeout);
+  apply_log_level(settings);
   return plan;
 }
 

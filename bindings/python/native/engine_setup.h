@@ -22,7 +22,8 @@ struct EnginePlan {
   std::vector<std::string> notices;     // for people, one line each
 };
 
-// Every error names the setting, its value and what is allowed. Opens nothing.
+// Every error names the setting, its value and what is allowed. Opens nothing; sets this process's
+// log level where MC_LOG_LEVEL is given.
 Result<EnginePlan> plan_engine(const EngineTexts& given);
 
 // The connection string of initialize_ext(): a server, and the kind that it is of.

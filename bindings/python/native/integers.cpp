@@ -1,11 +1,15 @@
 #include "native/integers.h"
 
+#include <fmt/format.h>
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace mooncake::python {
 
@@ -13,127 +17,205 @@ namespace nb = nanobind;
 
 namespace {
 
-using Values = std::vector<std::uint64_t>;
+constexpr std::size_t kMostShown = 80;  // bytes of what was given
+constexpr std::string_view kAllowed =
+    "a sequence of ints, or an array of int64 or uint64 with one dimension, is needed, not ";
+constexpr std::string_view kRange = "is not within 0 and 2^64 - 1";
 
-enum class Taken : std::uint8_t { kYes, kNo, kOther };  // kOther: it is something else, try on
+enum class Taken : std::uint8_t { kYes, kNo, kOther };  // kOther: it is no array, try on
+
+// As Python shows it; its type, where that fails. Steals `text`.
+std::string shown(PyObject* text, PyObject* object) {
+  const char* const bytes = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+  std::string_view words = bytes == nullptr ? Py_TYPE(object)->tp_name : bytes;
+  std::string cut(base::utf8_prefix(words, kMostShown));
+  if (cut.size() < words.size()) cut += "...";
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return cut;
+}
+
+// Empty when there is no such attribute.
+std::string attribute(PyObject* object, const char* name) {
+  PyObject* const value = PyObject_GetAttrString(object, name);
+  if (value == nullptr) {
+    PyErr_Clear();
+    return {};
+  }
+  std::string text = shown(PyObject_Str(value), value);
+  Py_DECREF(value);
+  return text;
+}
+
+Taken refuse_array(PyObject* source, const Py_buffer* view, IntegerList& list) {
+  const std::string dtype = attribute(source, "dtype");
+  const std::string device = attribute(source, "device");
+  list.fault = fmt::format(": {}{}", kAllowed, Py_TYPE(source)->tp_name);
+  if (!dtype.empty()) {
+    list.fault += fmt::format(" of dtype {} and shape {}", dtype, attribute(source, "shape"));
+  } else if (view != nullptr) {
+    list.fault += fmt::format(" of format '{}' and {} dimensions",
+                              view->format == nullptr ? "B" : view->format, view->ndim);
+  }
+  if (!device.empty() && device != "cpu") list.fault += " on " + device;
+  return Taken::kNo;
+}
+
+bool refuse_item(PyObject* item, std::size_t index, bool is_int, IntegerList& list) {
+  PyErr_Clear();
+  list.fault = fmt::format("[{}]: {} ({}) {}", index, shown(PyObject_Repr(item), item),
+                           Py_TYPE(item)->tp_name, is_int ? kRange : "is not an int");
+  return false;
+}
 
 bool read_number(PyObject* number, std::uint64_t& value) {
   value = PyLong_AsSize_t(number);
   return value != static_cast<std::uint64_t>(-1) || PyErr_Occurred() == nullptr;
 }
 
+bool is_bool(PyObject* item) {
+  return PyBool_Check(item) || std::string_view(Py_TYPE(item)->tp_name).starts_with("numpy.bool");
+}
+
 // Of something else than an int: its __index__ may change the list under our hands.
-bool read_index(PyObject* item, std::uint64_t& value) {
+bool read_index(PyObject* item, std::size_t index, IntegerList& list) {
   Py_INCREF(item);
-  PyObject* const number = PyNumber_Index(item);
+  PyObject* const number = is_bool(item) ? nullptr : PyNumber_Index(item);
+  const bool good = number != nullptr && read_number(number, list.values[index]);
+  if (!good) refuse_item(item, index, number != nullptr, list);
+  Py_XDECREF(number);
   Py_DECREF(item);
-  if (number == nullptr) return false;
-  const bool good = read_number(number, value);
-  Py_DECREF(number);
   return good;
 }
 
-bool read_sequence(PyObject* source, Values& values) {
+bool read_sequence(PyObject* source, IntegerList& list) {
   PyObject* const items = PySequence_Fast(source, "");
-  if (items == nullptr) return false;
+  if (items == nullptr) {
+    list.fault = fmt::format(": {}{}", kAllowed, Py_TYPE(source)->tp_name);
+    return false;
+  }
+  const nb::object owner = nb::steal(items);
   const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items));
-  values.resize(size);
-  std::uint64_t* const places = values.data();
-  bool good = true;
-  for (std::size_t i = 0; good && i < size; ++i) {
+  list.values.resize(size);
+  std::uint64_t* const places = list.values.data();
+  for (std::size_t i = 0; i < size; ++i) {
     if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items)) != size) {
-      good = false;  // it was changed
-      break;
+      list.fault = ": it was changed while it was read";
+      return false;
     }
     PyObject* const item = PySequence_Fast_GET_ITEM(items, static_cast<Py_ssize_t>(i));
-    good = PyLong_CheckExact(item) ? read_number(item, places[i]) : read_index(item, places[i]);
+    if (PyLong_CheckExact(item)) {
+      if (!read_number(item, places[i])) return refuse_item(item, i, true, list);
+    } else if (!read_index(item, i, list)) {
+      return false;
+    }
   }
-  Py_DECREF(items);
-  return good;
+  return true;
 }
 
-Taken read_words(const void* begin, std::size_t count, std::ptrdiff_t stride, bool is_signed,
-                 Values& values) {
+// How the words of an array lie.
+struct Layout {
+  std::ptrdiff_t stride = sizeof(std::uint64_t);  // bytes
+  bool is_signed = false;
+  bool swapped = false;  // of the other byte order than this machine's
+};
+
+Taken read_words(const void* begin, std::size_t count, const Layout& layout, IntegerList& list) {
+  auto& values = list.values;
   values.resize(count);
   const char* from = static_cast<const char*>(begin);
-  if (stride == sizeof(std::uint64_t) && count != 0) {
+  if (layout.stride == sizeof(std::uint64_t) && count != 0) {
     std::memcpy(values.data(), from, count * sizeof(std::uint64_t));
   } else {
     for (std::uint64_t& value : values) {
       std::memcpy(&value, from, sizeof value);
-      from += stride;
+      from += layout.stride;
     }
   }
-  const bool negative = is_signed && std::any_of(values.begin(), values.end(), [](auto value) {
-                          return static_cast<std::int64_t>(value) < 0;
-                        });
-  return negative ? Taken::kNo : Taken::kYes;
+  if (layout.swapped) {
+    for (std::uint64_t& value : values)
+      value = __builtin_bswap64(value);
+  }
+  if (!layout.is_signed) return Taken::kYes;
+  const auto negative = std::find_if(values.begin(), values.end(), [](std::uint64_t value) {
+    return static_cast<std::int64_t>(value) < 0;
+  });
+  if (negative == values.end()) return Taken::kYes;
+  list.fault = fmt::format("[{}]: {} {}", negative - values.begin(),
+                           static_cast<std::int64_t>(*negative), kRange);
+  return Taken::kNo;
 }
 
-// Of 64 bits, in the byte order of this machine: 'q', 'Q', 'l', 'L', with '@', '=' or '<' before.
-bool is_word(std::string_view format, bool& is_signed) {
-  static_assert(sizeof(long) == sizeof(std::uint64_t));
-  const bool standard = format.starts_with('=') || format.starts_with('<');
-  if (standard || format.starts_with('@')) format.remove_prefix(1);
+// The size is the item's own: ctypes writes '<l' for a long of this machine.
+bool is_word(const Py_buffer& view, Layout& layout) {
+  if (view.format == nullptr || view.itemsize != sizeof(std::uint64_t)) return false;
+  std::string_view format = view.format;
+  layout.swapped = format.starts_with('>') || format.starts_with('!');
+  if (format.find_first_of("@=<>!") == 0) format.remove_prefix(1);
   if (format.size() != 1) return false;
-  is_signed = format == "q" || (format == "l" && !standard);
-  return is_signed || format == "Q" || (format == "L" && !standard);
+  layout.is_signed = format == "q" || format == "l" || format == "n";
+  return layout.is_signed || format == "Q" || format == "L" || format == "N";
 }
 
-Taken read_buffer(PyObject* source, Values& values) {
+Taken read_buffer(PyObject* source, IntegerList& list) {
   Py_buffer view;
   if (PyObject_GetBuffer(source, &view, PyBUF_RECORDS_RO) != 0) {
     PyErr_Clear();
-    return Taken::kOther;
+    return refuse_array(source, nullptr, list);
   }
-  Taken taken = Taken::kOther;
-  bool is_signed = false;
-  if (view.ndim == 1 && view.format != nullptr && is_word(view.format, is_signed)) {
-    taken = read_words(view.buf, static_cast<std::size_t>(view.shape[0]), view.strides[0],
-                       is_signed, values);
-  }
-  PyBuffer_Release(&view);
-  return taken;
+  const std::unique_ptr<Py_buffer, decltype(&PyBuffer_Release)> owner(&view, PyBuffer_Release);
+  Layout layout;
+  if (view.ndim != 1 || !is_word(view, layout)) return refuse_array(source, &view, list);
+  if (view.strides != nullptr) layout.stride = view.strides[0];  // ctypes gives none
+  return read_words(view.buf, static_cast<std::size_t>(view.shape[0]), layout, list);
 }
 
-template <typename Word>
-Taken read_dlpack(nb::handle source, Values& values) {
-  using Array = nb::ndarray<const Word, nb::ndim<1>, nb::device::cpu>;
+template <typename Number>
+Taken read_dlpack(nb::handle source, IntegerList& list) {
+  using Array = nb::ndarray<const Number, nb::ndim<1>, nb::device::cpu>;
   Array array;
   if (!nb::try_cast<Array>(source, array, false)) return Taken::kOther;
-  return read_words(array.data(), array.shape(0),
-                    array.stride(0) * static_cast<std::ptrdiff_t>(sizeof(Word)),
-                    std::is_signed_v<Word>, values);
+  Layout layout;
+  layout.stride = array.stride(0) * static_cast<std::ptrdiff_t>(sizeof(Number));
+  layout.is_signed = std::is_signed_v<Number>;
+  return read_words(array.data(), array.shape(0), layout, list);
 }
 
-Taken read_array(nb::handle source, Values& values) {
-  if (PyObject_CheckBuffer(source.ptr()) != 0) return read_buffer(source.ptr(), values);
+Taken read_array(nb::handle source, IntegerList& list) {
+  if (PyObject_CheckBuffer(source.ptr()) != 0) return read_buffer(source.ptr(), list);
   if (PyObject_HasAttrString(source.ptr(), "__dlpack__") == 0) return Taken::kOther;
-  const Taken taken = read_dlpack<std::int64_t>(source, values);
-  return taken == Taken::kOther ? read_dlpack<std::uint64_t>(source, values) : taken;
+  Taken taken = read_dlpack<std::int64_t>(source, list);
+  if (taken == Taken::kOther) taken = read_dlpack<std::uint64_t>(source, list);
+  PyErr_Clear();
+  return taken == Taken::kOther ? refuse_array(source.ptr(), nullptr, list) : taken;
 }
 
-bool read(nb::handle source, Values& values) {
+void read(nb::handle source, IntegerList& list) {
   PyObject* const object = source.ptr();
   if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) {
-    if (PyUnicode_Check(object) || PyBytes_Check(object) || PyByteArray_Check(object)) return false;
-    const Taken taken = read_array(source, values);
-    if (taken != Taken::kOther) return taken == Taken::kYes;
-    if (PySequence_Check(object) == 0) return false;
+    if (read_array(source, list) != Taken::kOther) return;
+    if (PyUnicode_Check(object) || PySequence_Check(object) == 0) {
+      list.fault = fmt::format(": {}{}", kAllowed, Py_TYPE(object)->tp_name);
+      return;
+    }
   }
-  return read_sequence(object, values);
+  read_sequence(object, list);
 }
 
 }  // namespace
 
-bool read_argument(nb::handle source, IntegerList& list) noexcept {
+void read_argument(nb::handle source, IntegerList& list) noexcept {
   try {
-    if (read(source, list.values)) return true;
+    read(source, list);
   } catch (const std::bad_alloc&) {
-    list.values.clear();
+    list.no_memory = true;
   }
   PyErr_Clear();
-  return false;
+}
+
+void check_list(const IntegerList& list, const char* argument) {
+  if (list.no_memory) throw std::bad_alloc();
+  if (!list.fault.empty()) throw nb::type_error((argument + list.fault).c_str());
 }
 
 }  // namespace mooncake::python
