@@ -53,8 +53,8 @@ void log_notices(const Settings& settings) {
 Error with_way_out(Error error, std::string_view host_flag, std::string_view port_flag) {
   const bool taken = error.code() == Code::kAddressInUse;
   return std::move(error).with_context(
-      taken ? fmt::format("-{} (choose another port with -{}=N)", port_flag, port_flag)
-            : fmt::format("-{}, -{}", host_flag, port_flag));
+      taken ? fmt::format("--{} (choose another port with --{}=N)", port_flag, port_flag)
+            : fmt::format("--{}, --{}", host_flag, port_flag));
 }
 
 EndSignals::EndSignals() {

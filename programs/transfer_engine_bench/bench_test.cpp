@@ -14,8 +14,8 @@ namespace {
 
 Result<Plan> plan_of(std::vector<std::string> flags) {
   SettingInputs inputs;
-  flags.insert(flags.begin(),
-               {"--metadata_server=P2PHANDSHAKE", "--local_server_name=127.0.0.1:9"});
+  flags.insert(flags.begin(), {"--metadata_server=P2PHANDSHAKE", "--local_server_name=127.0.0.1:9",
+                               "--segment_id=127.0.0.1:8"});
   inputs.flags = std::move(flags);
   MC_TRY(const Settings settings, Settings::resolve(bench_settings(), inputs));
   return make_plan(settings);
@@ -90,6 +90,13 @@ TEST(BenchPlan, WrongFlagsAreNamed) {
       {{"--local_server_name=a:b:c"}, "local_server_name"},
       {{"--thread=1"}, "--threads"},
       {{"--batch_size=10000000", "--block_size=1tb"}, "block_size"},
+      {{"--buffer_size=64tb"}, "buffer_size: 70368744177664 bytes are more than"},
+      {{"--buffer_size=64tb", "--memory=private"}, "three quarters of the memory"},
+      {{"--block_size=1gb", "--batch_size=4000"}, "threads * batch_size * block_size: "},
+      {{"--metadata_server=127.0.0.1:2379"}, "--metadata_server=P2PHANDSHAKE"},
+      {{"--segment_id="}, "segment_id"},
+      {{"--segment_id=192.168.3.76"}, "segment_id"},
+      {{"--segment_id=127.0.0.1:0"}, "segment_id: '127.0.0.1:0' has port 0"},
   };
   for (const auto& [flags, name] : cases) {
     const auto plan = plan_of(flags);

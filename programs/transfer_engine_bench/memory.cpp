@@ -45,13 +45,15 @@ std::optional<std::uint64_t> first_wrong(std::span<const std::byte> bytes, Side 
 
 Result<Memory> Memory::create(TransferEngine& engine, std::uint64_t size, bool pool) {
   if (pool) {
-    MC_TRY(void* const data, engine.allocate_memory(size));
-    return Memory(engine, static_cast<std::byte*>(data), size, true);
+    auto data = engine.allocate_memory(size);
+    if (!data) return fail(std::move(data).error().with_context("buffer_size"));
+    return Memory(engine, static_cast<std::byte*>(*data), size, true);
   }
   void* const data =
       ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) {
-    return fail(Code::kOutOfMemory, fmt::format("{} bytes: {}", size, std::strerror(errno)));
+    return fail(Code::kOutOfMemory,
+                fmt::format("buffer_size: {} bytes: {}", size, std::strerror(errno)));
   }
   Memory memory(engine, static_cast<std::byte*>(data), size, false);
   MC_CHECK(engine.register_memory(data, size));

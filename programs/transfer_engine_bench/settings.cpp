@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net/address.h"
+#include "os/limits.h"
 #include "transfer/protocols.h"
 #include "transfer_engine_bench/report.h"
 
@@ -15,6 +16,7 @@ namespace {
 
 using enum SettingType;
 
+constexpr std::string_view kP2p = "P2PHANDSHAKE";
 constexpr double kMostBytes = 70368744177664.0;  // 64 TiB
 
 constexpr Setting kSettings[] = {
@@ -154,6 +156,39 @@ Result<std::string> local_name(const std::string& given, bool p2p) {
   return address->host;
 }
 
+Result<void> check_metadata_server(const std::string& server) {
+  if (server == kP2p || server.starts_with("http://") || server.starts_with("memory://")) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("metadata_server: '{}' is not P2PHANDSHAKE or http://host:port/metadata; "
+                          "--metadata_server=P2PHANDSHAKE needs no server",
+                          server));
+}
+
+// With P2PHANDSHAKE a target's name is its address.
+Result<void> check_segment(const Plan& plan, bool p2p) {
+  if (plan.mode == Mode::kTarget) return {};
+  const std::string& segment = plan.segment;
+  if (segment.empty()) return fail(Code::kInvalidArgument, "segment_id: must be given");
+  if (!p2p) return {};
+  const auto address = net::parse_address(segment, 0);
+  if (!address) return fail(Error(address.error()).with_context("segment_id"));
+  if (address->port != 0) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("segment_id: '{}' has port 0; 1..65535 is needed", segment));
+}
+
+// What is filled must be there: the kernel promises more, and ends processes later. What the engine
+// counts by itself may be any part of the machine, as memory_budget says.
+Result<void> check_memory(const Plan& plan, bool raised) {
+  const std::uint64_t has = os::usable_memory();
+  const std::uint64_t most = plan.pool_memory ? has : has / 4 * 3;
+  if (plan.buffer_size <= most) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: {} bytes are more than {}, {} of the memory that there is here",
+                          raised ? "threads * batch_size * block_size" : "buffer_size",
+                          plan.buffer_size, most, plan.pool_memory ? "all" : "three quarters"));
+}
+
 }  // namespace
 
 std::span<const Setting> bench_settings() { return kSettings; }
@@ -163,11 +198,13 @@ Result<Plan> make_plan(const Settings& settings) {
   plan.mode = settings.text("mode") == "target" ? Mode::kTarget : Mode::kInitiator;
   const std::string& name = settings.text("local_server_name");
   plan.engine.metadata_server = settings.text("metadata_server");
-  const bool p2p = plan.engine.metadata_server == "P2PHANDSHAKE";
+  MC_CHECK(check_metadata_server(plan.engine.metadata_server));
+  const bool p2p = plan.engine.metadata_server == kP2p;
   MC_TRY(plan.engine.local_name, local_name(name.empty() ? host_name() : name, p2p));
   plan.engine.cluster_secret = settings.text("cluster_secret");
   plan.opcode = settings.text("operation") == "write" ? Opcode::kWrite : Opcode::kRead;
   plan.segment = settings.text("segment_id");
+  MC_CHECK(check_segment(plan, p2p));
   plan.buffer_size = settings.bytes("buffer_size");
   plan.block_size = settings.bytes("block_size");
   plan.batch_size = static_cast<std::uint64_t>(settings.integer("batch_size"));
@@ -187,12 +224,14 @@ Result<Plan> make_plan(const Settings& settings) {
     return fail(Code::kInvalidArgument,
                 fmt::format("threads * batch_size * block_size: {:.0f} bytes in flight", needed));
   }
-  if (plan.buffer_size < plan.moved_at_once()) {
+  const bool raised = plan.buffer_size < plan.moved_at_once();
+  if (raised) {
     plan.notices.push_back(fmt::format(
         "buffer_size: raised from {} to {}, which threads * batch_size * block_size need",
         plan.buffer_size, plan.moved_at_once()));
     plan.buffer_size = plan.moved_at_once();
   }
+  MC_CHECK(check_memory(plan, raised));
   return plan;
 }
 

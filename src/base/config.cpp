@@ -98,7 +98,7 @@ Result<base::SettingValue> accept(const Setting& setting, std::string_view text,
   return value;
 }
 
-// The names of `given` that the table lacks, each with its nearest; empty when there is none.
+// The names of `given` that the table lacks, each with one that is near; empty when there is none.
 std::string unknown_names(std::span<const Setting> table,
                           const std::map<std::string, std::string>& given, bool file) {
   std::vector<std::string_view> known;
@@ -113,7 +113,9 @@ std::string unknown_names(std::span<const Setting> table,
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (++count > kMaxNamed) continue;
     if (!text.empty()) text += ", ";
-    text += fmt::format("{} (nearest: {})", quote(name), base::nearest(name, known));
+    text += quote(name);
+    const std::string_view nearest = base::nearest(name, known);
+    if (!nearest.empty()) text += fmt::format(" (nearest: {})", nearest);
   }
   if (count > kMaxNamed) text += fmt::format(" and {} more", count - kMaxNamed);
   return text;

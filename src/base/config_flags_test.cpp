@@ -67,7 +67,9 @@ TEST(Flags, EveryMistakeIsNamed) {
   EXPECT_EQ(given({"--config_path", "--port", "1"}),
             "config_path: the flag needs a value, --config_path=...");
   EXPECT_EQ(given({"--noenable_ha=true"}), "enable_ha: '--noenable_ha' takes no value");
-  EXPECT_EQ(given({"--=1"}), "unknown flag '--'; the nearest known one is '--port'");
+  EXPECT_EQ(given({"--=1"}), "unknown flag '--'");
+  EXPECT_EQ(given({"--sort"}), "unknown flag '--sort'; the nearest known one is '--port'");
+  EXPECT_EQ(given({"--nope"}), "unknown flag '--nope'") << "none is near";
 }
 
 TEST(Flags, AnEmptyTableKnowsNothing) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace mooncake::base {
@@ -68,19 +69,30 @@ void append_escaped(std::string& result, std::uint8_t byte) {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+// Two neighbours that have changed places are one edit.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1), above, above_that;
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    above_that = std::exchange(above, row);
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+      const std::size_t replaced = above[j] + (a[i] == b[j] ? 0 : 1);
+      row[j + 1] = std::min({row[j] + 1, above[j + 1] + 1, replaced});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) {
+        row[j + 1] = std::min(row[j + 1], above_that[j - 1] + 1);
+      }
     }
   }
   return row[b.size()];
+}
+
+// Near enough to be what was meant: a third of its letters at most are wrong, or the rest is left
+// out.
+bool is_near(std::string_view word, std::string_view candidate, std::size_t distance) {
+  constexpr std::size_t kShortestPrefix = 3;
+  if (word.size() >= kShortestPrefix && candidate.starts_with(word)) return true;
+  return distance * 3 <= std::max(word.size(), candidate.size());
 }
 
 }  // namespace
@@ -169,7 +181,7 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
       best_distance = distance;
     }
   }
-  return best;
+  return is_near(word, best, best_distance) ? best : std::string_view();
 }
 
 }  // namespace mooncake::base

@@ -25,7 +25,7 @@ std::string to_utf8(std::string_view text);
 // Why `name` is none that may be shown to people and to their tools, as in "is empty"; empty when
 // it is one: 1 to `max_length` bytes of UTF-8 without control characters.
 std::string name_fault(std::string_view name, std::size_t max_length);
-// The candidate with the fewest edits to `word`, the first of equals; empty when there is none.
+// The candidate with the fewest edits to `word`, the first of equals; empty when none is near.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 }  // namespace mooncake::base

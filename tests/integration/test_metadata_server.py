@@ -65,6 +65,7 @@ def test_keys_have_values_until_they_are_deleted(server: MetadataServer) -> None
     assert server.call("GET", key) == (200, b"\0\xff")
     assert server.call("DELETE", key) == (200, b"metadata deleted")
     assert server.call("DELETE", key) == (404, b"metadata not found")
+    assert server.call("PUT", "a\0b", b"")[0] == 400
     assert server.call("POST", key, b"")[0] == 405
     assert call("GET", f"http://{server.address}/health") == (200, b'{"status":"ok"}\n')
     assert b"mooncake_metadata_keys 0" in call("GET", f"http://{server.address}/metrics")[1]
@@ -100,7 +101,7 @@ def refused(*flags: str) -> tuple[int, str]:
 def test_a_port_that_is_taken_is_named(server: MetadataServer) -> None:
     port = server.address.rpartition(":")[2]
     status, said = refused("--host", "127.0.0.1", "--port", port)
-    assert status == 1 and "-port=N" in said and server.address in said and said.count("\n") == 1
+    assert status == 1 and "--port (choose another port with --port=N)" in said and server.address in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("flags, words", [
@@ -110,6 +111,10 @@ def test_a_port_that_is_taken_is_named(server: MetadataServer) -> None:
 def test_c24_a_wrong_flag_is_named(flags: list[str], words: list[str]) -> None:
     status, said = refused(*flags)
     assert status == 2 and all(word in said for word in words), said
+
+
+def test_a_flag_that_is_near_to_none_gets_no_advice() -> None:
+    assert refused("--nope=1") == (2, "mooncake_http_metadata_server: invalid argument: unknown flag '--nope'\n")
 
 
 def test_c5_engines_on_one_address_find_each_other(server: MetadataServer) -> None:

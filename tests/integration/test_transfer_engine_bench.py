@@ -117,14 +117,26 @@ def test_rdma_falls_back_with_one_notice(target: Target) -> None:
 
 @pytest.mark.parametrize("flags, status, words", [
     (("--metadata_server=P2PHANDSHAKE", "--segment_id=127.0.0.1:1"), 1, ["segment_id", "127.0.0.1:1"]),
-    (("--metadata_server=127.0.0.1:2379",), 1, ["metadata_server", "127.0.0.1:2379", "http://"]),
-    (("--metadata_server=etcd://127.0.0.1:2379",), 1, ["metadata_server", "etcd", "http://"]),
+    (("--metadata_server=127.0.0.1:2379",), 2,
+     ["metadata_server", "127.0.0.1:2379", "http://", "P2PHANDSHAKE"]),
+    (("--metadata_server=etcd://127.0.0.1:2379",), 2, ["metadata_server", "etcd", "http://"]),
+    (("--metadata_server=P2PHANDSHAKE", "--segment_id=127.0.0.1"), 2, ["segment_id", "127.0.0.1"]),
+    (("--metadata_server=P2PHANDSHAKE", "--buffer_size=64TiB"), 2, ["buffer_size", "70368744177664"]),
+    (("--metadata_server=P2PHANDSHAKE", "--buffer_size=64TiB", "--memory=private"), 2,
+     ["buffer_size", "70368744177664", "memory that there is here"]),
     (("--metadata_server=P2PHANDSHAKE", "--protocol=nvlink"), 2, ["protocol", "nvlink"]),
     (("--mode=both",), 2, ["mode", "both", "initiator"])])
 def test_what_is_wrong_is_named(flags: tuple[str, ...], status: int, words: list[str]) -> None:
     done = initiate("127.0.0.1:1", *flags)
     assert done.returncode == status and done.stderr.count("\n") == 1, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_memory_beyond_the_budget_is_refused_before_it_is_touched() -> None:
+    done = initiate("127.0.0.1:1", "--metadata_server=P2PHANDSHAKE", MOONCAKE_MEMORY_BUDGET="1mb")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert "buffer_size" in done.stderr and f"{SIZE} bytes" in done.stderr, done.stderr
+    assert "MOONCAKE_MEMORY_BUDGET" in done.stderr, done.stderr
 
 
 def test_flags_and_defaults_are_those_of_the_published_program() -> None:
