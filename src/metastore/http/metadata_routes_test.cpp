@@ -59,14 +59,6 @@ TEST_F(MetadataRoutes, AnEmptyKeyIsRefused) {
   }
 }
 
-TEST_F(MetadataRoutes, AZeroByteInAKeyIsRefused) {
-  for (const char* method : {"GET", "PUT", "DELETE"}) {
-    for (const char* target : {"/metadata?key=%00", "/metadata?key=a%00b"}) {
-      expect(call(method, target), 400, "metadata key holds a zero byte");
-    }
-  }
-}
-
 TEST_F(MetadataRoutes, ASecondRpcMetaIsRefused) {
   const std::string target = "/metadata?key=mooncake%2Frpc_meta%2Fnode";
   expect(call("PUT", target, "1"), 200, "metadata updated");
