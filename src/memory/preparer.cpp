@@ -29,9 +29,8 @@ struct Preparer::State {
     bool waited_for = false;  // by a caller in add()
     Clock::time_point hurry_from;
     bool stuck = false;     // no further step: memory has run out, or the pool leaves
-    bool improved = false;  // nothing is left to do; of the thread alone
-
-    bool leaving = false;  // remove() waits for it
+    bool improved = false;  // nothing is left to do
+    bool leaving = false;   // remove() waits for it
 
     bool done() const { return stuck || pool->prepared() >= pool->size(); }
     // Nothing and nobody needs it any more.
@@ -81,13 +80,15 @@ struct Preparer::State {
       const bool in_haste = job.waited_for && Clock::now() >= job.hurry_from;
       const std::uint64_t bytes = job.waited_for ? kAwaitedStep : kStep;
       const bool whole = job.done();
+      bool improves = false;
       lock.unlock();
       if (whole) {
-        job.improved = !job.pool->improve();
+        improves = job.pool->improve();
       } else {
         step(job, bytes, in_haste ? Effort::kQuick : Effort::kHugePages);
       }
       lock.lock();
+      job.improved = whole && !improves;
       under_way = nullptr;
       if (job.over()) {
         jobs.remove_if([&job](const Job& each) { return &each == &job; });
