@@ -43,11 +43,17 @@ def test_what_goes_wrong_fails_it(program: str, limit: dict[str, float], words: 
 
 
 def test_growth_of_those_that_live_long_fails_it(tmp_path: pathlib.Path) -> None:
-    run = soak.Soak(10, 1, tmp_path)
+    run = soak.Soak(4 * soak.WARM_SECONDS, 1, tmp_path)
     run.compare_elders()
     run.slots[0].late = soak.Usage(descriptors=soak.GROWTH_DESCRIPTORS + 1)
     with pytest.raises(soak.Failed, match="LEAK: process 0 grew by"):
         run.compare_elders()
+
+
+def test_growth_is_not_judged_before_the_elders_are_warm(tmp_path: pathlib.Path) -> None:
+    run = soak.Soak(20, 1, tmp_path)
+    run.slots[0].late = soak.Usage(descriptors=soak.GROWTH_DESCRIPTORS + 1)
+    run.compare_elders()
 
 
 @pytest.mark.slow
