@@ -16,6 +16,14 @@ void ignore_signals_of_calls() {
   signal(SIGXFSZ, SIG_IGN);
 }
 
+int run_server(std::string_view name, std::span<const Setting> table, int argc, char** argv,
+               int (*serve)(const std::vector<std::string>& flags)) {
+  ignore_signals_of_calls();
+  const std::vector<std::string> flags(argv + 1, argv + argc);
+  const auto said = help_or_version(name, table, flags);
+  return said ? *said : serve(flags);
+}
+
 std::optional<int> help_or_version(std::string_view name, std::span<const Setting> table,
                                    std::span<const std::string> flags) {
   for (const std::string& flag : flags) {
@@ -68,6 +76,12 @@ int EndSignals::wait() const {
   int number = 0;
   sigwait(&signals_, &number);
   return number;
+}
+
+void EndSignals::serve_until_one(std::string_view name, std::string_view where) const {
+  fmt::print("{} ready {}\n", name, where);
+  std::fflush(stdout);
+  base::log_info("signal {}: ending", wait());
 }
 
 }  // namespace mooncake::program

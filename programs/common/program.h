@@ -20,6 +20,11 @@ inline constexpr int kExitUsage = 2;
 // which names them.
 void ignore_signals_of_calls();
 
+// What main() of a server returns: prints what --help and --version ask for, else runs `serve` with
+// the flags.
+int run_server(std::string_view name, std::span<const Setting> table, int argc, char** argv,
+               int (*serve)(const std::vector<std::string>& flags));
+
 // The exit status, when --help or --version was asked for and has been printed.
 std::optional<int> help_or_version(std::string_view name, std::span<const Setting> table,
                                    std::span<const std::string> flags);
@@ -41,6 +46,8 @@ class EndSignals {
   EndSignals();
   // Until one of them has come; which.
   int wait() const;
+  // Prints the line by which a starter knows that `name` serves, and where; then wait().
+  void serve_until_one(std::string_view name, std::string_view where) const;
 
  private:
   sigset_t signals_;

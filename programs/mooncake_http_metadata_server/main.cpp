@@ -1,12 +1,10 @@
 // mooncake_http_metadata_server: keys and values over HTTP, for engines to find each other.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/log.h"
 #include "base/metrics.h"
 #include "common/program.h"
 #include "metastore/http/metadata_routes.h"
@@ -98,7 +96,7 @@ class Program {
   std::unique_ptr<net::HttpServer> server_;
 };
 
-int run(const std::vector<std::string>& flags) {
+int serve(const std::vector<std::string>& flags) {
   const Result<Settings> settings = read_settings(flags);
   if (!settings) {
     program::complain(kName, settings.error());
@@ -112,17 +110,12 @@ int run(const std::vector<std::string>& flags) {
     program::complain(kName, at.error());
     return program::kExitFailed;
   }
-  fmt::print("{} ready http={}\n", kName, net::to_string(*at));
-  std::fflush(stdout);
-  base::log_info("signal {}: ending", ends.wait());
+  ends.serve_until_one(kName, fmt::format("http={}", net::to_string(*at)));
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  program::ignore_signals_of_calls();
-  const std::vector<std::string> flags(argv + 1, argv + argc);
-  const auto said = program::help_or_version(kName, kSettings, flags);
-  return said ? *said : run(flags);
+  return program::run_server(kName, kSettings, argc, argv, &serve);
 }

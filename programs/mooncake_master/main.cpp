@@ -1,12 +1,10 @@
 // mooncake_master: the directory of a store.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/log.h"
 #include "base/random.h"
 #include "common/program.h"
 #include "metastore/http/metadata_routes.h"
@@ -102,7 +100,7 @@ class Program {
   std::unique_ptr<net::HttpServer> metadata_;
 };
 
-int run(const std::vector<std::string>& flags) {
+int serve(const std::vector<std::string>& flags) {
   const Result<Settings> settings = read_settings(flags);
   if (!settings) {
     program::complain(kName, settings.error());
@@ -122,18 +120,13 @@ int run(const std::vector<std::string>& flags) {
     program::complain(kName, started.error());
     return kExitFailed;
   }
-  fmt::print("{} ready rpc={} http={}\n", kName, net::to_string(serving.config().rpc),
-             net::to_string(serving.config().http));
-  std::fflush(stdout);
-  base::log_info("signal {}: ending", ends.wait());
+  ends.serve_until_one(kName, fmt::format("rpc={} http={}", net::to_string(serving.config().rpc),
+                                          net::to_string(serving.config().http)));
   return 0;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  program::ignore_signals_of_calls();
-  const std::vector<std::string> flags(argv + 1, argv + argc);
-  const auto said = program::help_or_version(kName, master::master_settings(), flags);
-  return said ? *said : run(flags);
+  return program::run_server(kName, master::master_settings(), argc, argv, &serve);
 }
