@@ -8,8 +8,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "memory/pool.h"
-
 namespace mooncake::memory {
 
 namespace {
@@ -80,7 +78,7 @@ struct ExtentTable::State {
   };
 
   std::uint64_t size = 0;
-  std::unique_ptr<Pool> words_pool;
+  OwnedMapping words_memory;
   std::span<Word> words;
   Version floor;
   std::map<std::uint64_t, Live> live;  // by first byte; they don't overlap
@@ -118,15 +116,13 @@ Result<std::unique_ptr<ExtentTable>> ExtentTable::create(std::uint64_t size) {
     return fail(Code::kInvalidArgument,
                 fmt::format("segment size {} is not in 1..{}", size, kLargest));
   }
-  Pool::Options options;
-  options.size = units_for(size) * sizeof(Word);
-  options.name = "mooncake-words";
   auto table = std::unique_ptr<ExtentTable>(new ExtentTable);
   State& state = *table->state_;
   state.size = size;
-  MC_TRY(state.words_pool, Pool::create(options));
+  MC_TRY(state.words_memory, OwnedMapping::create("mooncake-words", units_for(size) * sizeof(Word),
+                                                  OwnedMapping::PeersMay::kOnlyRead));
   // Fresh memory is zero, which is the word of a unit that was never written.
-  state.words = {reinterpret_cast<Word*>(state.words_pool->data()), units_for(size)};
+  state.words = {reinterpret_cast<Word*>(state.words_memory.data()), units_for(size)};
   return table;
 }
 
@@ -177,8 +173,10 @@ ExtentTable::Live& ExtentTable::take_over(std::uint64_t extent, const ExtentReco
 
   const auto first = extent / kExtentUnit;
   for (auto unit = first; unit < first + units_for(record.size); ++unit) {
-    state_->words[unit].store(word_of(generation), std::memory_order_release);
+    state_->words[unit].store(word_of(generation), std::memory_order_relaxed);
   }
+  // Who copies from a mapping and sees any byte of this write then sees its word, too.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   Live& entry = state_->live[extent];
   entry.extent.generation = generation;
   entry.extent.record = record;
@@ -291,5 +289,6 @@ void ExtentTable::fence_all(Version floor) {
 }
 
 std::span<const std::atomic<std::uint64_t>> ExtentTable::words() const { return state_->words; }
+const OwnedMapping& ExtentTable::words_memory() const { return state_->words_memory; }
 
 }  // namespace mooncake::memory

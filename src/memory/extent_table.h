@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/ids.h"
+#include "memory/shared_mapping.h"
 #include "mooncake/result.h"
 
 namespace mooncake::memory {
@@ -44,7 +45,8 @@ inline constexpr std::size_t kMaxKeyLength = 4096;
 // last.
 class ExtentTable {
  public:
-  // For a segment of `size` bytes. The words live in shared memory beside the segment.
+  // For a segment of `size` bytes. The words live in shared memory beside the segment, which peers
+  // may map and only read.
   static Result<std::unique_ptr<ExtentTable>> create(std::uint64_t size);
   ~ExtentTable();
 
@@ -108,6 +110,7 @@ class ExtentTable {
   Version newest() const { return newest_; }
 
   std::span<const std::atomic<std::uint64_t>> words() const;
+  const OwnedMapping& words_memory() const;
 
  private:
   struct State;

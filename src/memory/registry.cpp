@@ -149,6 +149,23 @@ struct Registry::State {
     if (base - begin > pool.size || length > pool.size - (base - begin)) return {};
     return {pool.number, base - begin};
   }
+  template <typename Memory>
+  std::uint64_t share(const Memory& memory) {
+    const std::uint64_t number = next_pool++;
+    const auto begin = reinterpret_cast<std::uint64_t>(memory.data());
+    pools[begin] = {number, memory.size(), memory.fd()};
+    pool_places[number] = begin;
+    return number;
+  }
+  // Zero when it was not shared; else the number of which peers are to be told.
+  std::uint64_t unshare(std::uint64_t begin) {
+    const auto it = pools.find(begin);
+    if (it == pools.end()) return 0;
+    const std::uint64_t number = it->second.number;
+    pools.erase(it);
+    pool_places.erase(number);
+    return number;
+  }
   RegionKey new_key() {
     for (;;) {
       const auto key = static_cast<RegionKey>(random());
@@ -175,6 +192,7 @@ struct Registry::State {
     if (gate) region.pass = gate->open();
     by_key.emplace(region.key, registration);
     const bool is_plain = region.extents == nullptr;
+    if (!is_plain) region.words = share(region.extents->words_memory());
     (is_plain ? plain : guarded).insert(region.base, region.base + region.length, registration);
     if (is_plain) {
       registration->by_age = plain_by_age.insert(plain_by_age.end(), registration.get());
@@ -216,7 +234,7 @@ Result<void> Registry::add_all(std::span<const Range> ranges, std::string_view l
 }
 
 Result<Registry::Removed> Registry::remove(std::uint64_t base) {
-  std::lock_guard lock(state_->mutex);
+  std::unique_lock lock(state_->mutex);
   auto taken = state_->plain.take_youngest(base);
   if (taken) {
     state_->plain_by_age.erase((*taken)->by_age);
@@ -232,7 +250,15 @@ Result<Registry::Removed> Registry::remove(std::uint64_t base) {
   ++state_->generation;
   const Region& region = (*taken)->region;
   const bool in_pool = state_->place_of(region.base, region.length).pool != 0;
-  return Removed(*std::move(taken), state_->gate, in_pool);
+  Removed removed(*taken, state_->gate, in_pool);
+  if (region.words != 0) {
+    const auto& words = region.extents->words_memory();
+    state_->unshare(reinterpret_cast<std::uint64_t>(words.data()));
+    const auto tell = state_->on_unshared;
+    lock.unlock();
+    if (tell) tell(region.words);
+  }
+  return removed;
 }
 
 void Registry::use_gate(std::shared_ptr<Gate> gate) {
@@ -242,25 +268,14 @@ void Registry::use_gate(std::shared_ptr<Gate> gate) {
 
 std::uint64_t Registry::share_pool(const Pool& pool) {
   std::lock_guard lock(state_->mutex);
-  const std::uint64_t number = state_->next_pool++;
-  const auto begin = reinterpret_cast<std::uint64_t>(pool.data());
-  state_->pools[begin] = {number, pool.size(), pool.fd()};
-  state_->pool_places[number] = begin;
-  return number;
+  return state_->share(pool);
 }
 
 void Registry::unshare_pool(const Pool& pool) {
-  std::function<void(std::uint64_t)> tell;
-  std::uint64_t number = 0;
-  {
-    std::lock_guard lock(state_->mutex);
-    const auto it = state_->pools.find(reinterpret_cast<std::uint64_t>(pool.data()));
-    if (it == state_->pools.end()) return;
-    number = it->second.number;
-    state_->pools.erase(it);
-    state_->pool_places.erase(number);
-    tell = state_->on_unshared;
-  }
+  std::unique_lock lock(state_->mutex);
+  const std::uint64_t number = state_->unshare(reinterpret_cast<std::uint64_t>(pool.data()));
+  const auto tell = number != 0 ? state_->on_unshared : nullptr;
+  lock.unlock();
   if (tell) tell(number);
 }
 

@@ -35,9 +35,10 @@ struct Region {
   std::string location = "*";
   std::shared_ptr<ExtentTable> extents;
   Pass pass = Pass::kNone;  // for copiers of this host; kNone: none may come that way
+  std::uint64_t words = 0;  // of guarded memory: number of the pool where its extents' words are
 };
 
-// Memory of a pool, which processes of this host may map.
+// Memory of a pool, or of the words of guarded memory, which processes of this host may map.
 struct SharedPlace {
   std::uint64_t pool = 0;  // number of the pool, never used again; 0 = in none
   std::uint64_t offset = 0;

@@ -244,6 +244,7 @@ Task<void> BatchRun::run_group(Group& group) {
 bool BatchRun::plan(Group& group) {
   std::vector<std::uint64_t> lengths;
   Workload workload;
+  workload.opcode = request(group.entries.front()).slice.opcode;
   for (const std::size_t entry : group.entries) {
     const Slice& slice = request(entry).slice;
     lengths.push_back(failed(entry) ? 0 : slice.length);

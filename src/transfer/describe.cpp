@@ -13,7 +13,9 @@ net::Bytes encode_describe(std::span<const AskedRange> ranges) {
   for (const AskedRange& range : ranges)
     asked.emplace_back(range.address, range.length);
   flatbuffers::FlatBufferBuilder builder(64 + asked.size() * sizeof(wire::AddressRange));
-  builder.Finish(wire::CreateDescribeRequest(builder, builder.CreateVectorOfStructs(asked)));
+  const bool guarded = !ranges.empty() && ranges.front().guarded;
+  builder.Finish(
+      wire::CreateDescribeRequest(builder, builder.CreateVectorOfStructs(asked), guarded));
   return net::copy_of(builder);
 }
 
@@ -21,7 +23,9 @@ Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, st
   MC_TRY(const auto* const reply, net::verified<wire::DescribeReply>(body, "DescribeReply"));
   const std::size_t count = net::count_of(reply->regions());
   const std::size_t places = net::count_of(reply->places());
-  if (!net::are_aligned(reply->regions(), reply->places()) || (places != 0 && places != count)) {
+  const std::size_t words = net::count_of(reply->words());
+  if (!net::are_aligned(reply->regions(), reply->places(), reply->words()) ||
+      (places != 0 && places != count) || (words != 0 && words != count)) {
     return fail(Code::kProtocolError, "DescribeReply is malformed");
   }
   if (count != asked) {
@@ -39,6 +43,7 @@ Result<std::vector<DescribedRegion>> decode_described(base::ConstBuffer body, st
       region.pass = static_cast<memory::Pass>(place->pass());
       region.place = {place->pool(), place->offset()};
     }
+    if (words != 0) region.words = reply->words()->Get(at);
     regions.push_back(region);
   }
   return regions;
@@ -63,24 +68,28 @@ Result<net::Bytes> answer_describe(const memory::Registry& registry, base::Const
   const std::uint64_t generation = registry.generation();
   std::vector<wire::RegionInfo> regions(count);
   std::vector<wire::RegionPlace> places(count);
+  std::vector<std::uint64_t> words(request->guarded() ? count : 0);
   for (std::size_t i = 0; i < count; ++i) {
     const auto* const asked = request->ranges()->Get(static_cast<flatbuffers::uoffset_t>(i));
     const auto found = registry.find(asked->address(), asked->length());
-    if (!found || found->extents) continue;
-    regions[i] =
-        wire::RegionInfo(found->base, found->length, static_cast<std::uint64_t>(found->key));
+    const bool is_guarded = found && found->extents;
+    if (!found || is_guarded != request->guarded()) continue;
+    regions[i] = wire::RegionInfo(found->base, found->length,
+                                  is_guarded ? 0 : static_cast<std::uint64_t>(found->key));
     // Read-only memory is not for processes that could write to it unasked.
     if (found->permission != memory::Permission::kReadWrite) continue;
     const memory::SharedPlace place = registry.place_of(found->base, found->length);
     places[i] =
         wire::RegionPlace(static_cast<std::uint64_t>(found->pass), place.pool, place.offset);
+    if (is_guarded) words[i] = found->words;
   }
   flatbuffers::FlatBufferBuilder builder(
       64 + count * (sizeof(wire::RegionInfo) + sizeof(wire::RegionPlace)));
   const auto region_vector = builder.CreateVectorOfStructs(regions);
   const auto place_vector = builder.CreateVectorOfStructs(places);
+  const auto word_vector = request->guarded() ? builder.CreateVector(words) : 0;
   builder.Finish(wire::CreateDescribeReply(builder, generation, region_vector, place_vector,
-                                           registry.first_address()));
+                                           registry.first_address(), word_vector));
   return net::copy_of(builder);
 }
 

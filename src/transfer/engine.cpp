@@ -417,7 +417,7 @@ std::vector<Engine::PathChoice> EngineImpl::paths(SegmentHandle target) {
   if (!segment) return {};
   std::vector<std::string> reasons;
   const std::vector<Candidate> candidates = candidates_for(segment->peer, false, &reasons);
-  const Workload typical{1u << 20, 1, false};
+  const Workload typical{1u << 20, 1};
   std::vector<PathChoice> paths;
   for (const std::size_t i : rank(candidates, typical)) {
     const Capabilities& capabilities = *candidates[i].capabilities;

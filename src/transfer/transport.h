@@ -44,7 +44,8 @@ struct Capabilities {
   std::uint64_t alignment = 1;
   std::uint64_t max_bytes_per_request = 0;
   std::uint32_t max_ranges_per_request = 0;
-  bool guarded_memory = false;  // can name generations and grants
+  bool guarded_reads = false;   // can name generations
+  bool guarded_writes = false;  // can name grants
   std::uint32_t lanes = 1;      // connections to one peer, among which requests may choose
 };
 

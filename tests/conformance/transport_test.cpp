@@ -19,7 +19,7 @@ struct Setting {
   bool sockets;
   std::vector<std::string> engine_transports = {};  // empty = all, but none of those within a host
   const char* way = transport;                      // as it is counted
-  const char* guarded_way = transport;
+  const char* guarded_write_way = transport;
   bool in_pools = false;  // what is exposed can be mapped
 };
 
@@ -71,11 +71,11 @@ class TransportTest : public testing::TestWithParam<Setting> {
     for (std::size_t i = 0; i < codes.size(); ++i) {
       if (codes[i] == Code::kOk) expected += entries[i].request.slice.length;
     }
-    const bool guarded = std::ranges::any_of(
-        entries, [](const Entry& entry) { return entry.request.slice.guard != 0; });
+    const bool guarded_write = std::ranges::any_of(
+        entries, [](const Entry& entry) { return entry.request.slice.record != nullptr; });
     std::uint64_t counted = 0;
     for (const auto& [way, bytes] : moved) {
-      const bool as_wanted = way == (guarded ? GetParam().guarded_way : GetParam().way);
+      const bool as_wanted = way == (guarded_write ? GetParam().guarded_write_way : GetParam().way);
       EXPECT_TRUE(as_wanted || (may_fall_back_ && way == "tcp")) << way;
       counted += bytes;
     }
@@ -339,6 +339,50 @@ TEST_P(TransportTest, GuardedObjectsOfAnySizeAndNumber) {
   EXPECT_EQ(table->writes_under_way(), 0u);
   EXPECT_EQ(move(reads), ok);
   EXPECT_TRUE(back.holds(1));
+}
+
+// One extent is written anew all the time, by its owner, while another thread reads it: a read that
+// succeeds has the bytes of the version that it was promised, and of no other.
+TEST_P(TransportTest, GuardedReadsAreWholeOrRefused) {
+  constexpr std::uint64_t kSize = 1u << 20;
+  constexpr std::uint32_t kVersions = 200;
+  const std::shared_ptr<memory::ExtentTable> table = *memory::ExtentTable::create(kSize);
+  Buffer theirs(kSize), back(kSize);
+  const memory::Region region = expose(theirs, table);
+  std::atomic<std::uint32_t> written{0};
+  const auto write_all = [&]() -> Task<void> {
+    Buffer source(kSize);
+    for (std::uint32_t version = 1; version <= kVersions; ++version) {
+      source.fill(version);
+      const auto record = record_of(version, kSize, "a key");
+      std::vector<Entry> entries;
+      entries.push_back(guarded(Opcode::kWrite, source.span(), region, 0, record, "a key"));
+      entries.front().request.target = SegmentHandle::kLocal;
+      const auto codes = co_await move_all(*owner_, entries, there_->env().now() + 60s);
+      EXPECT_EQ(codes, std::vector<Code>{Code::kOk});
+      written = version;
+      co_await there_->env().executor.yield();
+    }
+  };
+  base::TaskGroup tasks;
+  const auto join = [](base::TaskGroup& all) -> Task<void> { co_await all.join(); };
+  there_->env().executor.post([&] { tasks.start(write_all()); });
+  int whole = 0;
+  for (std::uint32_t version = 0; version < kVersions;) {
+    if (written == 0) here_->run(a_moment(here_->env().executor));
+    version = written;
+    if (version == 0) continue;
+    const auto record = record_of(version, kSize, "a key");
+    const Code code = move(guarded(Opcode::kRead, back.span(), region, 0, record, ""));
+    if (code == Code::kOk) {
+      EXPECT_TRUE(back.holds(version)) << "version " << version;
+      ++whole;
+    } else {
+      EXPECT_EQ(code, Code::kGenerationMismatch);
+    }
+  }
+  there_->run(join(tasks));
+  EXPECT_GT(whole, 0);
 }
 
 // The owner takes its memory back in the middle of a large write, and uses it for something else:

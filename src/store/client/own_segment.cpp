@@ -26,6 +26,7 @@ Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transf
   } else {
     holder->pool_->prepare(holder->pool_->size());
   }
+  engine.registry().share_pool(*holder->pool_);
   holder->address_.name = engine.name();
   holder->address_.host = host;
   holder->address_.id = env.random.uuid();
@@ -36,6 +37,7 @@ Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transf
 }
 
 SegmentHolder::~SegmentHolder() {
+  if (pool_) engine_.registry().unshare_pool(*pool_);
   if (preparer_ != nullptr) preparer_->remove(*pool_);
 }
 

@@ -28,7 +28,9 @@ std::vector<std::size_t> rank(std::span<const Candidate> candidates, const Workl
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const Candidate& candidate = candidates[i];
     if (!candidate.reaches) continue;
-    if (workload.guarded && !candidate.capabilities->guarded_memory) continue;
+    const Capabilities& can = *candidate.capabilities;
+    const bool may = workload.opcode == Opcode::kRead ? can.guarded_reads : can.guarded_writes;
+    if (workload.guarded && !may) continue;
     usable.push_back(i);
   }
   std::stable_sort(usable.begin(), usable.end(), [&](std::size_t a, std::size_t b) {

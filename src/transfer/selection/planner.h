@@ -15,6 +15,7 @@ struct Workload {
   std::uint64_t bytes = 0;
   std::size_t ranges = 0;
   bool guarded = false;
+  Opcode opcode = Opcode::kRead;
 };
 
 // Seconds that this much is expected to take: one latency, and one more for each further request,

@@ -17,7 +17,7 @@ Capabilities made_of(double bandwidth, base::Duration latency, std::uint64_t byt
   capabilities.latency = latency;
   capabilities.max_bytes_per_request = bytes;
   capabilities.max_ranges_per_request = ranges;
-  capabilities.guarded_memory = guarded;
+  capabilities.guarded_reads = capabilities.guarded_writes = guarded;
   return capabilities;
 }
 

@@ -28,7 +28,7 @@ constexpr Capabilities kCapabilities = [] {
   capabilities.latency = std::chrono::microseconds(1);
   capabilities.max_bytes_per_request = std::uint64_t{1} << 30;
   capabilities.max_ranges_per_request = 1u << 16;
-  capabilities.guarded_memory = true;
+  capabilities.guarded_reads = capabilities.guarded_writes = true;
   return capabilities;
 }();
 

@@ -49,6 +49,10 @@ class HostPeer::MappedCopier {
 
   void copy(Slice& slice, const Target& target) {
     BufferCursor local(slice.local);
+    if (!target.holds(slice)) {
+      slice.code = Code::kGenerationMismatch;
+      return;
+    }
     for (std::uint64_t offset = 0; offset < slice.length;) {
       if (!stay(target.pass, slice.remote)) return;
       const base::MutableBuffer piece = local.peek(left_);
@@ -63,7 +67,7 @@ class HostPeer::MappedCopier {
       offset += piece.size();
       left_ -= piece.size();
     }
-    slice.code = Code::kOk;
+    slice.code = target.holds(slice) ? Code::kOk : Code::kGenerationMismatch;
     slice.way = kMapped;
   }
 
@@ -97,13 +101,14 @@ class HostPeer::ProcessCopier {
   ProcessCopier& operator=(const ProcessCopier&) = delete;
 
   // Adds the slice to the next call of the kernel, and makes that when it is full.
-  void add(Slice& slice, memory::Pass pass);
+  void add(Slice& slice, const Target& target);
   void flush();
 
  private:
   // One slice's share of a call.
   struct Part {
     Slice* slice;
+    const Target* target;
     std::uint64_t length;
     bool last;
   };
@@ -141,18 +146,22 @@ bool HostPeer::ProcessCopier::enter(memory::Pass pass, std::uint64_t address) {
   return true;
 }
 
-void HostPeer::ProcessCopier::add(Slice& slice, memory::Pass pass) {
+void HostPeer::ProcessCopier::add(Slice& slice, const Target& target) {
+  if (!target.holds(slice)) {
+    slice.code = Code::kGenerationMismatch;
+    return;
+  }
   if (remotes_ > 0 && opcode_ != slice.opcode) flush();
   BufferCursor local(slice.local);
   for (std::uint64_t offset = 0; offset < slice.length;) {
     if (is_full()) flush();
-    if (state_.over || !enter(pass, slice.remote)) return;
+    if (state_.over || !enter(target.pass, slice.remote)) return;
     opcode_ = slice.opcode;
     const std::uint64_t length = add_part(local, slice.length - offset);
     if (length == 0) return;
     remote_[remotes_] = {reinterpret_cast<void*>(slice.remote + offset), length};
     offset += length;
-    parts_[remotes_++] = {&slice, length, offset == slice.length};
+    parts_[remotes_++] = {&slice, &target, length, offset == slice.length};
   }
 }
 
@@ -215,7 +224,7 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
     }
     moved -= part.length;
     if (!part.last) continue;
-    part.slice->code = Code::kOk;
+    part.slice->code = part.target->holds(*part.slice) ? Code::kOk : Code::kGenerationMismatch;
     part.slice->way = kProcessVm;
   }
 }
@@ -256,7 +265,7 @@ void HostPeer::Copier::copy(std::span<Slice> window) {
   if (!process_) process_ = std::make_unique<ProcessCopier>(peer_, slots_, state_);
   for (std::size_t i = 0; i < window.size() && !state_.over; ++i) {
     if (!targets_[i].mapped && targets_[i].pass != memory::Pass::kNone) {
-      process_->add(window[i], targets_[i].pass);
+      process_->add(window[i], targets_[i]);
     }
   }
   process_->flush();
@@ -321,7 +330,7 @@ std::uint64_t HostPeer::SharedCopy::take_part() {
 
 bool HostPeer::SharedCopy::claim(Share& share) {
   std::lock_guard lock(mutex_);
-  while (next_ < slices_.size() && offset_ == 0 && !is_plain(slices_[next_]))
+  while (next_ < slices_.size() && offset_ == 0 && !is_for_copy(slices_[next_]))
     ++next_;
   if (next_ == slices_.size()) return false;
   const std::size_t first = next_;
@@ -370,8 +379,9 @@ std::uint64_t HostPeer::SharedCopy::settle(const Share& share) {
   std::uint64_t copied = 0;
   for (const Slice& slice : share.slices)
     copied += slice.code == Code::kOk ? slice.length : 0;
-  if (share.slices.data() != &share.part || copied == 0) return copied;
+  if (share.slices.data() != &share.part) return copied;
   std::lock_guard lock(mutex_);
+  if (share.part.code == Code::kGenerationMismatch) slices_[share.index].code = share.part.code;
   left_[share.index] -= copied;
   if (left_[share.index] != 0) return copied;
   slices_[share.index].code = Code::kOk;
@@ -403,7 +413,7 @@ void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
   look_for_end();
   std::uint64_t bytes = 0;
   for (const Slice& slice : slices)
-    bytes += is_plain(slice) ? slice.length : 0;
+    bytes += is_for_copy(slice) ? slice.length : 0;
   const bool in_time =
       crew_.may_help(bytes) ? copy_together(slices, bytes, deadline) : copy_alone(slices, deadline);
   if (in_time) return;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -143,8 +144,10 @@ Result<void> HostLink::take_pool(os::LocalSocket::Message& message) {
 }
 
 Result<void> HostLink::map_pool(const PoolGiven& given, os::UniqueFd fd) {
+  using Use = memory::SharedMapping::Use;
+  const bool words = host_->holds_words(given.pool);
   auto memory =
-      memory::SharedMapping::map(fd.get(), given.size, memory::SharedMapping::Use::kReadWrite);
+      memory::SharedMapping::map(fd.get(), given.size, words ? Use::kRead : Use::kReadWrite);
   if (!memory && memory.error().code() == Code::kProtocolError) {
     return fail(std::move(memory).error());
   }
@@ -167,8 +170,14 @@ Task<Result<void>> HostLink::learn(std::vector<AskedRange> ranges, TimePoint dea
                                    os::CancelToken* cancel) {
   const std::shared_ptr<HostPeer> host = host_;
   if (!host) co_return fail(failure_);
-  for (std::size_t at = 0; at < ranges.size(); at += kMaxDescribed) {
-    const auto asked = std::span(ranges).subspan(at, std::min(kMaxDescribed, ranges.size() - at));
+  std::ranges::stable_partition(ranges, [](const AskedRange& range) { return range.guarded; });
+  for (std::size_t at = 0, count = 0; at < ranges.size(); at += count) {
+    count = 0;
+    while (count < std::min(kMaxDescribed, ranges.size() - at) &&
+           ranges[at + count].guarded == ranges[at].guarded) {
+      ++count;
+    }
+    const auto asked = std::span(ranges).subspan(at, count);
     const net::Bytes body = encode_describe(asked);
     net::CallOptions options;
     options.deadline = deadline;

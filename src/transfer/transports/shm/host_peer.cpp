@@ -1,5 +1,6 @@
 #include "transfer/transports/shm/host_peer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace mooncake::transfer::shm {
@@ -9,12 +10,12 @@ namespace {
 constexpr base::Duration kLookInterval = std::chrono::milliseconds(1);
 constexpr std::size_t kMaxRegions = 1u << 18;  // that are remembered of one peer
 
-bool contains(std::uint64_t base, std::uint64_t length, const Slice& slice) {
+}  // namespace
+
+bool HostPeer::Region::has(const Slice& slice) const {
   return slice.remote >= base && slice.remote - base <= length &&
          slice.length <= length - (slice.remote - base);
 }
-
-}  // namespace
 
 bool MappingAccount::open(std::uint64_t bytes) {
   if (count_.fetch_add(1, std::memory_order_relaxed) >= most_) {
@@ -77,11 +78,19 @@ void HostPeer::learn(std::span<const DescribedRegion> regions) {
     if (region.pass == memory::Pass::kNone || region.length == 0 || end < region.base) continue;
     if (regions_.size() >= kMaxRegions) regions_.clear();
     regions_.take_youngest(region.base);
-    regions_.insert(region.base, end,
-                    {region.base, region.length, region.key, region.pass, region.place});
-    const std::uint64_t pool = region.place.pool;
-    if (pool != 0 && !pools_.contains(pool) && !gone_.contains(pool)) wanted_.insert(pool);
+    regions_.insert(
+        region.base, end,
+        {region.base, region.length, region.key, region.pass, region.place, region.words});
+    if (region.words != 0) words_.insert(region.words);
+    for (const std::uint64_t pool : {region.place.pool, region.words}) {
+      if (pool != 0 && !pools_.contains(pool) && !gone_.contains(pool)) wanted_.insert(pool);
+    }
   }
+}
+
+bool HostPeer::holds_words(std::uint64_t pool) const {
+  std::lock_guard lock(mutex_);
+  return words_.contains(pool);
 }
 
 std::vector<std::uint64_t> HostPeer::pools_wanted() {
@@ -101,6 +110,7 @@ void HostPeer::drop_pool(std::uint64_t pool) {
   std::lock_guard lock(mutex_);
   gone_.insert(pool);
   wanted_.erase(pool);
+  words_.erase(pool);
   if (const auto it = pools_.find(pool); it != pools_.end()) {
     last = std::move(it->second);
     last->bury();
@@ -114,10 +124,24 @@ void HostPeer::forget(memory::Pass pass, std::uint64_t address) {
   if (region && region->pass == pass) regions_.take_youngest(region->base);
 }
 
+const HostPeer::Word* HostPeer::word_of(const Region& region, const Slice& slice,
+                                        std::vector<Memory>& held) const {
+  const auto words = pools_.find(region.words);
+  if (words == pools_.end() || slice.extent < region.base || slice.extent > slice.remote ||
+      (slice.extent - region.base) % memory::kExtentUnit != 0) {
+    return nullptr;
+  }
+  const std::uint64_t unit = (slice.extent - region.base) / memory::kExtentUnit;
+  if (unit >= words->second->size() / sizeof(Word)) return nullptr;
+  if (std::ranges::find(held, words->second) == held.end()) held.push_back(words->second);
+  return reinterpret_cast<const Word*>(words->second->data()) + unit;
+}
+
 HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
                                      std::vector<Memory>& held) const {
-  if (slice.key != memory::RegionKey{} && slice.key != region.key) return {};
-  Target target{region.pass, nullptr};
+  if (!region.is_of_kind(slice) || !region.opens_to(slice)) return {};
+  Target target{region.pass, nullptr, nullptr};
+  if (slice.guard != 0 && !(target.word = word_of(region, slice, held))) return {};
   const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
   if (pool == pools_.end()) return target;
   const Memory& memory = pool->second;
@@ -128,7 +152,7 @@ HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
   // A fault for each page costs more than the kernel's copy.
   if (!memory->is_warm(offset + slice.length) && reads_processes()) return target;
   target.mapped = memory->data() + offset;
-  if (held.empty() || held.back() != memory) held.push_back(memory);
+  if (std::ranges::find(held, memory) == held.end()) held.push_back(memory);
   return target;
 }
 
@@ -139,8 +163,8 @@ void HostPeer::resolve(std::span<const Slice> slices, std::span<Target> targets,
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     targets[i] = {};
-    if (!is_plain(slice)) continue;
-    if (!region || !contains(region->base, region->length, slice)) {
+    if (!is_for_copy(slice)) continue;
+    if (!region || !region->has(slice)) {
       region = regions_.covering(slice.remote, slice.remote + slice.length);
     }
     if (region) targets[i] = target_of(*region, slice, held);
@@ -150,8 +174,8 @@ void HostPeer::resolve(std::span<const Slice> slices, std::span<Target> targets,
 Code HostPeer::why_left(const Slice& slice) {
   std::lock_guard lock(mutex_);
   const Region* const region =
-      is_plain(slice) ? regions_.covering(slice.remote, slice.remote + slice.length) : nullptr;
-  const bool other_key = region && slice.key != memory::RegionKey{} && slice.key != region->key;
+      is_for_copy(slice) ? regions_.covering(slice.remote, slice.remote + slice.length) : nullptr;
+  const bool other_key = region && region->is_of_kind(slice) && !region->opens_to(slice);
   return other_key ? Code::kRegionKeyMismatch : Code::kTransferFailed;
 }
 
@@ -159,10 +183,10 @@ std::vector<AskedRange> HostPeer::unknown(std::span<const Slice> slices) {
   std::vector<AskedRange> ranges;
   std::lock_guard lock(mutex_);
   for (const Slice& slice : slices) {
-    if (!is_plain(slice)) continue;
+    if (!is_for_copy(slice)) continue;
     const Region* const region = regions_.covering(slice.remote, slice.remote + slice.length);
-    if (region && (slice.key == memory::RegionKey{} || slice.key == region->key)) continue;
-    ranges.push_back({slice.remote, slice.length});
+    if (region && region->is_of_kind(slice) && region->opens_to(slice)) continue;
+    ranges.push_back({slice.remote, slice.length, slice.guard != 0});
   }
   return ranges;
 }

@@ -77,10 +77,12 @@ class MappedPool {
   std::atomic<bool> buried_{false};
 };
 
-// Guarded memory needs words and records that the gate knows nothing of.
-inline bool is_plain(const Slice& slice) {
-  return slice.code == Code::kNotReady && slice.guard == 0 && slice.length != 0 &&
-         slice.remote + slice.length > slice.remote;
+// What may be tried: plain memory, and reads of guarded memory, whose words tell afterwards whether
+// the bytes are those that were promised.
+inline bool is_for_copy(const Slice& slice) {
+  return slice.code == Code::kNotReady && slice.length != 0 &&
+         slice.remote + slice.length > slice.remote &&
+         (slice.guard == 0 || slice.opcode == Opcode::kRead);
 }
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
@@ -106,6 +108,8 @@ class HostPeer final : public DirectPath {
   // What the peer has described. Pools that are named, and were never known, are in pools_wanted().
   void learn(std::span<const DescribedRegion> regions);
   std::vector<std::uint64_t> pools_wanted();
+  // Whether the pool holds generation words, which are only to be read.
+  bool holds_words(std::uint64_t pool) const;
   void add_pool(std::uint64_t pool, std::shared_ptr<MappedPool> memory);
   void drop_pool(std::uint64_t pool);
 
@@ -125,11 +129,26 @@ class HostPeer final : public DirectPath {
     memory::RegionKey key{};
     memory::Pass pass{};
     memory::SharedPlace place;
+    std::uint64_t words = 0;  // pool; 0 = plain memory
+    bool has(const Slice& slice) const;
+    bool is_of_kind(const Slice& slice) const { return (slice.guard != 0) == (words != 0); }
+    // Guarded memory has none here: its key is the Master's to tell, and its generations don't come
+    // twice.
+    bool opens_to(const Slice& slice) const {
+      return words != 0 || slice.key == memory::RegionKey{} || slice.key == key;
+    }
   };
+  using Word = std::atomic<std::uint64_t>;
   // Where the bytes of one slice are. No initial values: an array of them is made for each call.
   struct Target {
     memory::Pass pass;  // kNone: unknown, or not to be copied here
     std::byte* mapped;  // null: only in the peer's own address space
+    const Word* word;   // of guarded memory: says what lies there
+    // Of plain memory: always. Ask before a copy, and after it for all of its bytes.
+    bool holds(const Slice& slice) const {
+      std::atomic_thread_fence(std::memory_order_acquire);
+      return !word || word->load(std::memory_order_acquire) == slice.guard;
+    }
   };
   class MappedCopier;
   class ProcessCopier;
@@ -142,6 +161,8 @@ class HostPeer final : public DirectPath {
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
+  // Null when they are not mapped, or the slice names no extent.
+  const Word* word_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
   // Asks the kernel whether the peer has gone, when it was not asked for a while: the watch on the
   // executor may be late, and what is written into a dead peer's memory is lost.
   void look_for_end();
@@ -156,10 +177,10 @@ class HostPeer final : public DirectPath {
   std::atomic<std::int64_t> looked_at_{0};  // nanoseconds: when the kernel was asked last
   std::atomic<bool> process_vm_refused_{false};
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   memory::IntervalIndex<Region> regions_;  // guarded by mutex, as all below
   std::map<std::uint64_t, Memory> pools_;
-  std::set<std::uint64_t> wanted_, gone_;
+  std::set<std::uint64_t> wanted_, gone_, words_;
 };
 
 }  // namespace mooncake::transfer::shm

@@ -8,6 +8,7 @@
 #include "transfer/transport.h"
 #include "transfer/transports/shm/host_link.h"
 #include "transfer/transports/shm/host_server.h"
+#include "transfer/transports/this_host.h"
 
 namespace mooncake::transfer {
 namespace shm {
@@ -22,6 +23,7 @@ constexpr Capabilities kCapabilities = [] {
   capabilities.reach = Reach::kHost;
   capabilities.bandwidth_bytes_per_second = 10e9;
   capabilities.latency = std::chrono::microseconds(1);
+  capabilities.guarded_reads = true;
   capabilities.max_bytes_per_request = 8u << 20;  // one step of the executor
   capabilities.max_ranges_per_request = 1u << 14;
   return capabilities;
@@ -68,17 +70,15 @@ class ShmTransport final : public Transport {
 };
 
 bool ShmTransport::reaches(const Peer& peer, std::string& why) const {
-  if (peer.same_process) {
-    why = "it is this engine";
-  } else if (!peer.same_host) {
-    why = "the peer is on another host";
-  } else if (!missing_.empty()) {
+  if (!is_neighbour(peer, why)) return false;
+  const auto link = links_.find(peer.incarnation);
+  if (!missing_.empty()) {
     why = missing_;
+  } else if (link != links_.end() && link->second->has_failed() &&
+             context_.env.now() < link->second->failed_at() + kTryAgainAfter) {
+    why = link->second->failure().message();
   } else {
-    const auto it = links_.find(peer.incarnation);
-    if (it == links_.end() || !it->second->has_failed()) return true;
-    if (context_.env.now() >= it->second->failed_at() + kTryAgainAfter) return true;
-    why = it->second->failure().message();
+    return true;
   }
   return false;
 }

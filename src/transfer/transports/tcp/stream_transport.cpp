@@ -20,7 +20,7 @@ Capabilities stream_capabilities(const TransportContext& context) {
   Capabilities capabilities;
   capabilities.max_bytes_per_request = 8u << 20;
   capabilities.max_ranges_per_request = kMaxRequestRanges;
-  capabilities.guarded_memory = true;
+  capabilities.guarded_reads = capabilities.guarded_writes = true;
   capabilities.lanes = context.lanes;
   return capabilities;
 }

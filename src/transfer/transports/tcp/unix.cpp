@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "transfer/transports/tcp/stream_transport.h"
+#include "transfer/transports/this_host.h"
 
 namespace mooncake::transfer {
 namespace tcp {
@@ -73,16 +74,15 @@ void UnixTransport::note_life(const Peer& peer) {
 }
 
 bool UnixTransport::reaches(const Peer& peer, std::string& why) const {
-  if (peer.same_process) {
-    why = "it is this engine";
-  } else if (!peer.same_host) {
-    why = "the peer is on another host";
-  } else if (!missing_.empty()) {
+  if (!is_neighbour(peer, why)) return false;
+  const auto failure = failed_.find(peer.incarnation);
+  if (!missing_.empty()) {
     why = missing_;
+  } else if (failure != failed_.end() &&
+             context().env.now() < failure->second.at + kTryAgainAfter) {
+    why = failure->second.why;
   } else {
-    const auto it = failed_.find(peer.incarnation);
-    if (it == failed_.end() || context().env.now() >= it->second.at + kTryAgainAfter) return true;
-    why = it->second.why;
+    return true;
   }
   return false;
 }
