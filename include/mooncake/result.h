@@ -48,6 +48,9 @@ const CodeInfo& code_info(Code code) noexcept;
 // The code with this wire number; kInternal when there is none. For numbers that came from a peer.
 Code code_from_wire(std::uint16_t value) noexcept;
 
+// Words for a number of the Store surface, for people; empty when no code has it.
+std::string_view store_code_text(std::int32_t number) noexcept;
+
 class [[nodiscard]] Error {
  public:
   explicit Error(Code code) noexcept;

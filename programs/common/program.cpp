@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "common/say.h"
 
 namespace mooncake::program {
 
@@ -28,11 +29,11 @@ std::optional<int> help_or_version(std::string_view name, std::span<const Settin
                                    std::span<const std::string> flags) {
   for (const std::string& flag : flags) {
     if (flag == "--help" || flag == "-help" || flag == "-h") {
-      fmt::print("{}", help_text(name, table));
+      program::say(stdout, "{}", help_text(name, table));
       return 0;
     }
     if (flag == "--version" || flag == "-version") {
-      fmt::print("{} {}\n", name, MOONCAKE_VERSION);
+      program::say(stdout, "{} {}\n", name, MOONCAKE_VERSION);
       return 0;
     }
   }
@@ -40,7 +41,7 @@ std::optional<int> help_or_version(std::string_view name, std::span<const Settin
 }
 
 void complain(std::string_view name, const Error& error) {
-  fmt::print(stderr, "{}: {}\n", name, error.message());
+  program::say(stderr, "{}: {}\n", name, error.message());
 }
 
 void apply_log_level(std::string_view level) {
@@ -79,7 +80,7 @@ int EndSignals::wait() const {
 }
 
 void EndSignals::serve_until_one(std::string_view name, std::string_view where) const {
-  fmt::print("{} ready {}\n", name, where);
+  program::say(stdout, "{} ready {}\n", name, where);
   std::fflush(stdout);
   base::log_info("signal {}: ending", wait());
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/say.h"
 #include "demo_memory.h"
 #include "demo_options.h"
 #include "demo_report.h"
@@ -19,16 +20,16 @@ namespace {
 // "mooncake demo: --block-bytes: '0' is not in 64 B..1 GiB"
 int refuse(const Error& error) {
   const bool option = error.code() == Code::kInvalidArgument && !error.detail().empty();
-  fmt::print(stderr, "mooncake demo: {}{}\n", option ? "--" : "",
-             option ? std::string(error.detail()) : error.message());
+  program::say(stderr, "mooncake demo: {}{}\n", option ? "--" : "",
+               option ? std::string(error.detail()) : error.message());
   return kExitUsage;
 }
 
 void print_outcome(const DemoOptions& options, const Report& report) {
-  fmt::print("{}", options.json ? render_json(report) : render_table(report));
+  program::say(stdout, "{}", options.json ? render_json(report) : render_table(report));
   std::fflush(stdout);
   for (const WrongBlock& wrong : report.wrong) {
-    fmt::print(stderr, "mooncake demo: WRONG BYTES: {}\n", describe(wrong));
+    program::say(stderr, "mooncake demo: WRONG BYTES: {}\n", describe(wrong));
   }
 }
 
@@ -50,7 +51,7 @@ int demo_command(const std::map<std::string, std::string>& given) {
   DemoRun run(*options, plan, *requests);
   const Result<Report> report = run.run();
   if (!report) {
-    fmt::print(stderr, "mooncake demo: {}\n", report.error().detail());
+    program::say(stderr, "mooncake demo: {}\n", report.error().detail());
     return run.signal() != 0 ? kExitSignal + run.signal() : kExitClusterFailed;
   }
   print_outcome(*options, *report);

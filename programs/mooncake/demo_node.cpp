@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "common/say.h"
 #include "demo_prefill.h"
 #include "net/runtime.h"
 #include "os/run_blocking.h"
@@ -34,7 +35,7 @@ bool inherited_control() {
 }
 
 int report_failure(const std::string& name, const Error& error) {
-  fmt::print(stderr, "{}: {}\n", name, error.message());
+  program::say(stderr, "{}: {}\n", name, error.message());
   return kExitFailed;
 }
 
@@ -74,7 +75,7 @@ Result<void> follow_orders(Node& node, ControlChannel& control, Inbox& inbox) {
 
 int node_command() {
   if (!inherited_control()) {
-    fmt::print(stderr, "mooncake demo-node: started by `mooncake demo` only; try that\n");
+    program::say(stderr, "mooncake demo-node: started by `mooncake demo` only; try that\n");
     return kExitUsage;
   }
   ControlChannel control(kControlFd);
@@ -125,7 +126,7 @@ void Inbox::receive() {
     if (closing_) return;
     if (!messages) {
       // The parent is gone: nobody is left to answer to, and nothing to save.
-      fmt::print(stderr, "{}\n", messages.error().message());
+      program::say(stderr, "{}\n", messages.error().message());
       ::_exit(kExitFailed);
     }
     for (Message& message : *messages)

@@ -85,6 +85,12 @@ Result<DemoOptions> parse_options(const std::map<std::string, std::string>& give
   if (options.trace.empty()) {
     return fail(Code::kInvalidArgument, "trace: '' is not `sample` or the path of a file");
   }
+  if (options.block_bytes > options.segment_bytes) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("block-bytes: a block of {} bytes has no room in a segment of {}; give "
+                            "a larger --segment-size",
+                            options.block_bytes, options.segment_bytes));
+  }
   return options;
 }
 

@@ -52,6 +52,7 @@ TEST(DemoOptions, ErrorsNameOptionValueAndWhatIsAllowed) {
       {"replicas", "5", "replicas: '5' is not in 1..4"},
       {"seed", "-3", "seed: '-3' is not in 0 or more"},
       {"trace", "", "trace: ''"},
+      {"block-bytes", "1GiB", "block-bytes: a block of 1073741824 bytes has no room in a segment"},
   };
   for (const auto& one : cases) {
     const auto options = parse_options({{one.name, one.value}});

@@ -32,9 +32,9 @@ void add_row(std::string& out, std::string_view label, const std::string& value)
 std::string not_stored_text(const Report& report) {
   std::string text = grouped(report.not_stored);
   for (const auto& [code, blocks] : report.not_stored_by_code) {
-    text += fmt::format("{} {} by code {}",
+    text += fmt::format("{} {} for {} ({})",
                         &code == &report.not_stored_by_code.begin()->first ? ":" : ",",
-                        grouped(blocks), code);
+                        grouped(blocks), store_code_text(code), code);
   }
   return text;
 }

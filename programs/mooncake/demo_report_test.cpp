@@ -42,8 +42,8 @@ bool has(const std::string& text, const std::string& part) {
 TEST(DemoReport, TheTableShowsTheCounts) {
   const std::string table = render_table(example());
   for (const char* part :
-       {"400 in 8.0 s, 50.0 a second", "10 000", "3 660", "6 340",
-        "12: 2 by code -900, 10 by code -200", "0.366, with unlimited capacity 0.400",
+       {"400 in 8.0 s, 50.0 a second", "10 000", "3 660", "6 340", "12: 2 for ",
+        " (-900), 10 for no space (-200)", "0.366, with unlimited capacity 0.400",
         "1 000 000 of 4 000 000 tokens (25.0 %)", "3.00 GiB at the peak",
         "1 234 567 890 bytes by decode nodes", "every byte is right", "by tcp", "the only one"}) {
     EXPECT_TRUE(has(table, part)) << part << "\n" << table;

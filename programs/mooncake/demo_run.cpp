@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "common/say.h"
 #include "workload/trace_stats.h"
 
 namespace mooncake::demo {
@@ -50,7 +51,7 @@ Result<Report> DemoRun::run_cluster() {
     if (!cluster_->alive(i)) continue;  // a Master whose port was taken
     processes += fmt::format(" {}={}", cluster_->name(i), cluster_->pid(i));
   }
-  fmt::print(stderr, "mooncake demo: started{}\n", processes);
+  program::say(stderr, "mooncake demo: started{}\n", processes);
   MC_CHECK(replay());
   measure_memory();
   bar_.clear();

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/ids.h"
+#include "common/say.h"
 #include "doctor_machine.h"
 #include "doctor_paths.h"
 #include "doctor_report.h"
@@ -47,8 +48,9 @@ base::Task<Result<void>> ask_master(os::Env env, net::Address address, std::stri
   co_return Result<void>();
 }
 
-Peer look_at_master(net::Runtime& runtime, const std::string& name, const std::string& secret,
-                    int timeout_ms) {
+// `asked_for`: somebody has named it; else nothing is wrong when there is none.
+Peer look_at_master(net::Runtime& runtime, const std::string& name, bool asked_for,
+                    const std::string& secret, int timeout_ms) {
   Peer peer{"Master " + name, "", false, {}};
   if (name == "embedded") return {"Master (embedded)", "in this process when set up", true, {}};
   Result<net::Address> address = net::parse_address(name, 50051);
@@ -61,6 +63,10 @@ Peer look_at_master(net::Runtime& runtime, const std::string& name, const std::s
   auto answer = os::run_blocking(env.executor, ask_master(env, *address, secret, deadline));
   peer.ok = answer && *answer;
   peer.state = peer.ok ? "answers" : answer ? answer->error().message() : "the reactor stopped";
+  if (!peer.ok && !asked_for) {
+    peer.ok = true;
+    peer.state = "none here (start mooncake_master, or name one with --master)";
+  }
   return peer;
 }
 
@@ -94,14 +100,14 @@ int run(const Options& options) {
   if (!options.master.empty()) inputs.arguments["master_server_addr"] = options.master;
   Result<Settings> settings = Settings::resolve(store_settings(), inputs);
   if (!settings) {
-    fmt::print(stderr, "mooncake doctor: {}\n", settings.error().message());
+    program::say(stderr, "mooncake doctor: {}\n", settings.error().message());
     return 1;
   }
   SettingInputs of_engine;
   of_engine.environment = process_environment(transfer::transfer_settings());
   Result<Settings> engine_settings = Settings::resolve(transfer::transfer_settings(), of_engine);
   if (!engine_settings) {
-    fmt::print(stderr, "mooncake doctor: {}\n", engine_settings.error().message());
+    program::say(stderr, "mooncake doctor: {}\n", engine_settings.error().message());
     return 1;
   }
   Report report;
@@ -122,13 +128,16 @@ int run(const Options& options) {
   Result<std::unique_ptr<TransferEngine>> engine = TransferEngine::create(transfer);
   const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
   if (!engine) {
-    fmt::print(stderr, "mooncake doctor: no engine can be started: {}\n", engine.error().message());
+    program::say(stderr, "mooncake doctor: no engine can be started: {}\n",
+                 engine.error().message());
     return 1;
   }
   report.machine.push_back({"engine start", fmt::format("{:.1f} ms", taken.count()), ""});
   report.paths = look_at_paths(cluster, **engine);
+  const bool master_is_named = settings->source("master_server_addr") != SettingSource::kDefault;
   report.peers.push_back(look_at_master((*engine)->runtime(), settings->text("master_server_addr"),
-                                        transfer.cluster_secret, options.timeout_ms));
+                                        master_is_named, transfer.cluster_secret,
+                                        options.timeout_ms));
   Peer self = look_at_peer(**engine, (*engine)->local_name(), options.timeout_ms);
   self.name = "this process";
   report.peers.push_back(std::move(self));

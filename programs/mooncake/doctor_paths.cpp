@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/say.h"
 #include "mooncake/store.h"
 #include "net/runtime.h"
 #include "os/run_blocking.h"
@@ -186,7 +187,7 @@ int peer_command(const Offered& offered) {
                                {"copied", to_json(trials.copied)},
                                {"sent", to_json(trials.sent)},
                                {"unshared", trials.unshared}};
-  fmt::print("{}\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  program::say(stdout, "{}\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return 0;
 }
 
@@ -207,10 +208,13 @@ std::vector<MemoryPaths> look_at_paths(const Result<std::unique_ptr<demo::Cluste
   const Path by_socket = tried("tcp", told->sent, "no connection");
   const Path no_mapping{"shm", false, "only memory of pools is mapped"};
   const char* const elsewhere = "it is on another host";
+  Path over_network = by_socket;
+  if (over_network.usable)
+    over_network.reason = "works over loopback; name a --peer to try another host";
   return {ranked("memory of a pool, on this host", {by_mapping, by_kernel, by_socket}),
           ranked("any other memory, on this host", {by_kernel, by_socket, no_mapping}),
           ranked("memory on another host",
-                 {by_socket, {"shm", false, elsewhere}, {"process_vm", false, elsewhere}})};
+                 {over_network, {"shm", false, elsewhere}, {"process_vm", false, elsewhere}})};
 }
 
 }  // namespace mooncake::doctor

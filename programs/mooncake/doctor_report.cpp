@@ -4,15 +4,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/say.h"
+
 namespace mooncake::doctor {
 
 namespace {
 
 void print_findings(const char* title, const std::vector<Finding>& findings) {
-  fmt::print("\n{}\n", title);
+  program::say(stdout, "\n{}\n", title);
   for (const Finding& finding : findings) {
-    fmt::print("  {:<30} {}\n", finding.name, finding.value);
-    if (!finding.advice.empty()) fmt::print("  {:<30} -> {}\n", "", finding.advice);
+    program::say(stdout, "  {:<30} {}\n", finding.name, finding.value);
+    if (!finding.advice.empty()) program::say(stdout, "  {:<30} -> {}\n", "", finding.advice);
   }
 }
 
@@ -21,8 +23,8 @@ void print_paths(const std::vector<Path>& paths) {
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const Path& path = paths[i];
     const std::string rank = path.usable ? fmt::format("{}.", i + 1) : "-";
-    fmt::print("    {:<2} {:<12} {}{}\n", rank, path.transport,
-               path.usable ? "" : "not usable: ", path.reason);
+    program::say(stdout, "    {:<2} {:<12} {}{}\n", rank, path.transport,
+                 path.usable ? "" : "not usable: ", path.reason);
   }
 }
 
@@ -45,21 +47,21 @@ nlohmann::json to_json(const std::vector<Path>& paths) {
 }  // namespace
 
 void print_text(const Report& report) {
-  fmt::print("Settings\n");
+  program::say(stdout, "Settings\n");
   for (const Settings::Row& row : report.settings) {
-    fmt::print("  {:<22} {:<28} {}\n", row.name, row.value.empty() ? "-" : row.value,
-               to_string(row.source));
+    program::say(stdout, "  {:<22} {:<28} {}\n", row.name, row.value.empty() ? "-" : row.value,
+                 to_string(row.source));
   }
   print_findings("Machine", report.machine);
   print_findings("Shared memory between processes", report.shared_memory);
-  fmt::print("\nPaths, tried with another process\n");
+  program::say(stdout, "\nPaths, tried with another process\n");
   for (const MemoryPaths& each : report.paths) {
-    fmt::print("  {}\n", each.memory);
+    program::say(stdout, "  {}\n", each.memory);
     print_paths(each.paths);
   }
-  fmt::print("\nPeers\n");
+  program::say(stdout, "\nPeers\n");
   for (const Peer& peer : report.peers) {
-    fmt::print("  {:<30} {}{}\n", peer.name, peer.ok ? "" : "FAILS: ", peer.state);
+    program::say(stdout, "  {:<30} {}{}\n", peer.name, peer.ok ? "" : "FAILS: ", peer.state);
     print_paths(peer.paths);
   }
 }
@@ -83,7 +85,7 @@ void print_json(const Report& report) {
                             {"paths", to_json(peer.paths)}});
   }
   out["healthy"] = report.healthy;
-  fmt::print("{}\n", out.dump(2));
+  program::say(stdout, "{}\n", out.dump(2));
 }
 
 }  // namespace mooncake::doctor

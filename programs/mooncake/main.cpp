@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "common/say.h"
 #include "demo.h"
 #include "demo_node.h"
 #include "demo_options.h"
@@ -107,10 +108,10 @@ int main(int argc, char** argv) {
   try {
     const int status = run(argc, argv);
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-    fmt::print(stderr, "mooncake: the result could not be written to stdout\n");
+    program::say(stderr, "mooncake: the result could not be written to stdout\n");
     return status != 0 ? status : kExitFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "mooncake: {}\n", error.what());
+    program::say(stderr, "mooncake: {}\n", error.what());
     return kExitFailed;
   }
 }

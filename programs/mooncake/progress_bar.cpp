@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "common/say.h"
+
 namespace mooncake::demo {
 
 namespace {
@@ -67,10 +69,10 @@ void ProgressBar::update(const Progress& progress, Time now) {
   next_ = now + (draws_ ? kRedraw : kBetweenLines);
   if (draws_) {
     // The last column stays free: some terminals wrap there.
-    fmt::print(out_, "\r{}\x1b[K", draw_progress(progress, terminal_width(out_) - 1));
+    program::say(out_, "\r{}\x1b[K", draw_progress(progress, terminal_width(out_) - 1));
     drawn_ = true;
   } else {
-    fmt::print(out_, "{}\n", say_progress(progress));
+    program::say(out_, "{}\n", say_progress(progress));
   }
   std::fflush(out_);
 }
@@ -78,7 +80,7 @@ void ProgressBar::update(const Progress& progress, Time now) {
 void ProgressBar::clear() {
   if (!drawn_) return;
   drawn_ = false;
-  fmt::print(out_, "\r\x1b[K");
+  program::say(out_, "\r\x1b[K");
   std::fflush(out_);
 }
 

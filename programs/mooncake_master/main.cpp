@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "common/program.h"
 #include "metastore/http/metadata_routes.h"
@@ -100,6 +101,10 @@ class Program {
   std::unique_ptr<net::HttpServer> metadata_;
 };
 
+bool is_loopback(std::string_view host) {
+  return host.starts_with("127.") || host == "::1" || host == "localhost";
+}
+
 int serve(const std::vector<std::string>& flags) {
   const Result<Settings> settings = read_settings(flags);
   if (!settings) {
@@ -119,6 +124,10 @@ int serve(const std::vector<std::string>& flags) {
   if (const Result<void> started = serving.start(); !started) {
     program::complain(kName, started.error());
     return kExitFailed;
+  }
+  if (settings->text("cluster_secret").empty() && !is_loopback(serving.config().rpc.host)) {
+    base::log_warning("{} serves whoever reaches it; MOONCAKE_CLUSTER_SECRET keeps strangers out",
+                      net::to_string(serving.config().rpc));
   }
   ends.serve_until_one(kName, fmt::format("rpc={} http={}", net::to_string(serving.config().rpc),
                                           net::to_string(serving.config().http)));

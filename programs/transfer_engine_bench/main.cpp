@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "common/program.h"
+#include "common/say.h"
 #include "transfer/engine.h"
 #include "transfer_engine_bench/initiator.h"
 #include "transfer_engine_bench/memory.h"
@@ -35,7 +36,7 @@ Result<bench::Plan> read_plan(const std::vector<std::string>& flags) {
 
 void say_listening(const bench::Plan& plan, const TransferEngine& engine) {
   const bool p2p = plan.engine.metadata_server == "P2PHANDSHAKE";
-  fmt::print("{}\n", bench::listening_line(p2p, engine.local_name()));
+  program::say(stdout, "{}\n", bench::listening_line(p2p, engine.local_name()));
   std::fflush(stdout);
 }
 
@@ -61,13 +62,13 @@ int run_initiator(const bench::Plan& plan) {
   const auto measured = bench::measure(**engine, plan, *memory);
   if (!measured) return failed(measured.error());
   for (const auto& [path, bytes] : (*engine)->engine().bytes_by_path())
-    fmt::print("Path taken: {}, {} bytes\n", path, bytes);
-  fmt::print("{}\n", *bench::result_line(*measured, plan.unit, plan.precision));
+    program::say(stdout, "Path taken: {}, {} bytes\n", path, bytes);
+  program::say(stdout, "{}\n", *bench::result_line(*measured, plan.unit, plan.precision));
   std::fflush(stdout);
   if (!plan.verify) return 0;
   const auto verified = bench::verify(**engine, plan, *memory);
   if (!verified) return failed(verified.error());
-  fmt::print("Data verified: {} bytes\n", *verified);
+  program::say(stdout, "Data verified: {} bytes\n", *verified);
   return 0;
 }
 

@@ -47,6 +47,17 @@ Code code_from_wire(std::uint16_t value) noexcept {
   return row_of(value) != 0 ? static_cast<Code>(value) : Code::kInternal;
 }
 
+// Several codes may share a number: the Store's own says best what it means.
+std::string_view store_code_text(std::int32_t number) noexcept {
+  std::string_view text;
+  for (const CodeInfo& info : kCodes) {
+    if (info.store != number) continue;
+    if (info.domain == Domain::kStore) return info.text;
+    if (text.empty()) text = info.text;
+  }
+  return text;
+}
+
 struct Error::Detail {
   explicit Detail(std::string words) : text(std::move(words)) {}
 

@@ -134,5 +134,11 @@ TEST(Result, TryLeavesWithTheFirstError) {
   EXPECT_FALSE(check_even(3));
 }
 
+TEST(Codes, NumbersOfTheStoreHaveWords) {
+  EXPECT_EQ(store_code_text(-200), "no space");
+  EXPECT_FALSE(store_code_text(-900).empty());
+  EXPECT_TRUE(store_code_text(-12345).empty());
+}
+
 }  // namespace
 }  // namespace mooncake

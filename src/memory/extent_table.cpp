@@ -75,6 +75,12 @@ struct ExtentTable::State {
     Version version;
     std::uint64_t begin = 0, end = 0;  // within the extent
     bool fenced = false;
+    std::shared_ptr<Copier> copier;  // until it is stopped
+  };
+  // Bytes [begin, end) of the segment that a stopped copier may still write.
+  struct Leaving {
+    std::uint64_t begin = 0, end = 0;
+    std::shared_ptr<Copier> copier;
   };
 
   std::uint64_t size = 0;
@@ -84,12 +90,32 @@ struct ExtentTable::State {
   std::map<std::uint64_t, Live> live;  // by first byte; they don't overlap
   std::unordered_map<std::uint64_t, Part> tickets;
   std::uint64_t next_ticket = 1;
+  std::vector<Leaving> leaving;
 
   Word& word(std::uint64_t extent) { return words[extent / kExtentUnit]; }
 
+  // Whether it was out at once.
+  bool stop(Part& part) {
+    const auto copier = std::exchange(part.copier, nullptr);
+    if (!copier) return true;
+    copier->stop();
+    if (copier->is_out()) return true;
+    leaving.push_back({part.extent + part.begin, part.extent + part.end, copier});
+    return false;
+  }
+  bool is_occupied(std::uint64_t begin, std::uint64_t end) {
+    if (leaving.empty()) return false;
+    std::erase_if(leaving, [](const Leaving& each) { return each.copier->is_out(); });
+    return std::ranges::any_of(
+        leaving, [&](const Leaving& each) { return each.begin < end && begin < each.end; });
+  }
+  void fence(Part& part) {
+    part.fenced = true;
+    stop(part);
+  }
   void fence_tickets(const Live& entry) {
     for (const std::uint64_t id : entry.tickets)
-      tickets.at(id).fenced = true;
+      fence(tickets.at(id));
   }
   // The extent is no more. Its own word says so; the words of what replaces it are the caller's.
   auto drop(std::map<std::uint64_t, Live>::iterator it) {
@@ -184,11 +210,9 @@ ExtentTable::Live& ExtentTable::take_over(std::uint64_t extent, const ExtentReco
   return entry;
 }
 
-Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(std::uint64_t extent,
-                                                           std::uint64_t offset,
-                                                           std::uint64_t length,
-                                                           const ExtentRecord& record,
-                                                           std::string_view key) {
+Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(
+    std::uint64_t extent, std::uint64_t offset, std::uint64_t length, const ExtentRecord& record,
+    std::string_view key, std::shared_ptr<Copier> copier) {
   MC_CHECK(check(extent, offset, length, record, key));
   const std::uint64_t begin = offset - extent;
   BeginOutcome outcome;
@@ -210,12 +234,16 @@ Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(std::uint64_t extent,
     entry = &take_over(extent, record, key);
   }
   newest_ = std::max(newest_, Version::from_value(record.version));
+  if (state_->is_occupied(extent, extent + record.size)) {
+    return fail(Code::kBusy, "an earlier writer is still copying there");
+  }
   outcome.ticket.id_ = state_->next_ticket++;
   auto& part = state_->tickets[outcome.ticket.id_];
   part.extent = extent;
   part.version = Version::from_value(record.version);
   part.begin = begin;
   part.end = begin + length;
+  part.copier = std::move(copier);
   entry->tickets.push_back(outcome.ticket.id_);
   return outcome;
 }
@@ -228,6 +256,7 @@ bool ExtentTable::may_write(const Ticket& ticket) const {
 Result<void> ExtentTable::commit(Ticket ticket) {
   const auto it = state_->tickets.find(ticket.id_);
   if (it == state_->tickets.end()) return fail(Code::kGrantRefused, "no such write");
+  const bool out = state_->stop(it->second);
   const State::Part part = it->second;
   Live* const entry = state_->extent_of(part);
   abandon(ticket);
@@ -235,6 +264,7 @@ Result<void> ExtentTable::commit(Ticket ticket) {
     if (entry && entry->has(part.begin, part.end)) return {};
     return fail(Code::kGrantRefused, "the extent was granted again during the write");
   }
+  if (!out) return fail(Code::kGrantRefused, "its writer is still copying");
   entry->covered.add(part.begin, part.end);
   if (entry->covered.contains(0, entry->size())) {
     state_->fence_tickets(*entry);
@@ -246,7 +276,7 @@ Result<void> ExtentTable::commit(Ticket ticket) {
   // What is written stays as it is: a second try of these bytes must not go on over them.
   for (const std::uint64_t id : entry->tickets) {
     auto& other = state_->tickets.at(id);
-    if (other.begin < part.end && part.begin < other.end) other.fenced = true;
+    if (other.begin < part.end && part.begin < other.end) state_->fence(other);
   }
   return {};
 }
@@ -254,6 +284,7 @@ Result<void> ExtentTable::commit(Ticket ticket) {
 void ExtentTable::abandon(Ticket ticket) {
   const auto it = state_->tickets.find(ticket.id_);
   if (it == state_->tickets.end()) return;
+  state_->stop(it->second);
   if (Live* const entry = state_->extent_of(it->second)) std::erase(entry->tickets, ticket.id_);
   state_->tickets.erase(it);
 }

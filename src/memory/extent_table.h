@@ -40,6 +40,16 @@ enum RecordKind : std::uint8_t { kPut = 1, kUpsert = 2 };
 enum RecordFlags : std::uint8_t { kHasChecksum = 1 };
 inline constexpr std::size_t kMaxKeyLength = 4096;
 
+// Who places the bytes of a write by itself, from another process.
+class Copier {
+ public:
+  virtual ~Copier() = default;
+  // From here on it begins no further copy.
+  virtual void stop() = 0;
+  // After stop(): whether its last copy has ended, so that nothing of it lands any more.
+  virtual bool is_out() const = 0;
+};
+
 // Executor thread only. A unit's word never falls to an older version: it is raised by each write
 // that takes the unit, so that what was granted earlier is refused for ever, also when it arrives
 // last.
@@ -52,7 +62,8 @@ class ExtentTable {
 
   // A write under way: one message's part of an extent. Fenced when a younger write takes any of
   // the extent's bytes, when another ticket of the same version has committed any byte of its part,
-  // or by fence_all().
+  // or by fence_all(). Its copier, if it has one, is stopped when the ticket ends in whatever way;
+  // until it is out, kBusy keeps others from the bytes that it may still write.
   class Ticket {
    public:
     Ticket() = default;
@@ -77,14 +88,16 @@ class ExtentTable {
   // under the grant record.version. kGrantRefused when an overlapped extent is younger, or of the
   // same version but another record, or when the version is not above the floor. kInvalidArgument
   // when the record is none, when the extent doesn't begin on a unit or leaves the segment, or the
-  // part is empty or leaves the extent.
+  // part is empty or leaves the extent. kBusy while a copier that was stopped may still write
+  // there: what was promised of these bytes is void all the same.
   Result<BeginOutcome> begin_write(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
-                                   const ExtentRecord& record, std::string_view key);
+                                   const ExtentRecord& record, std::string_view key,
+                                   std::shared_ptr<Copier> copier = nullptr);
   // Ask before each byte is placed: false sends the rest to a sink.
   bool may_write(const Ticket& ticket) const;
   // The part's bytes are there. When all of the extent's are, it becomes readable. kGrantRefused
   // when the ticket was fenced in the meantime (unless others have written the part: that is
-  // success).
+  // success), or its copier is still inside.
   Result<void> commit(Ticket ticket);
   // The part's bytes are not all there, and never will be by this ticket.
   void abandon(Ticket ticket);

@@ -184,6 +184,58 @@ TEST(ExtentTable, RefusesNonsense) {
   EXPECT_FALSE(ExtentTable::create(~std::uint64_t{0}));
 }
 
+// Another process that copies by itself.
+struct OtherProcess final : Copier {
+  void stop() override { stopped = true; }
+  bool is_out() const override { return !inside; }
+  bool stopped = false, inside = false;
+};
+
+Result<ExtentTable::BeginOutcome> begin_by(const std::shared_ptr<OtherProcess>& copier,
+                                           ExtentTable& table, std::uint64_t unit,
+                                           std::uint32_t sequence, std::uint64_t size) {
+  return table.begin_write(unit * kUnit, unit * kUnit, size, record(sequence, size), "key", copier);
+}
+
+TEST(ExtentTable, ACopierThatIsInsideKeepsYoungerGrantsOut) {
+  const auto table = make();
+  const auto copier = std::make_shared<OtherProcess>();
+  const auto write = begin_by(copier, *table, 2, 5, 3 * kUnit);
+  ASSERT_TRUE(write);
+  copier->inside = true;
+  EXPECT_EQ(begin(*table, 3, 6, 6000).error().code(), Code::kBusy);
+  EXPECT_TRUE(copier->stopped);
+  EXPECT_FALSE(table->may_write(write->ticket));
+  EXPECT_EQ(begin(*table, 3, 6, 6000).error().code(), Code::kBusy);
+  EXPECT_TRUE(begin(*table, 5, 7, kUnit)) << "it never wrote there";
+  EXPECT_EQ(table->commit(write->ticket).error().code(), Code::kGrantRefused);
+  copier->inside = false;
+  const auto younger = begin(*table, 3, 6, 6000);
+  ASSERT_TRUE(younger) << younger.error().message();
+  ASSERT_TRUE(table->commit(younger->ticket));
+  EXPECT_TRUE(table->readable(3 * kUnit, 3 * kUnit, 6000, complete(version(6))));
+}
+
+TEST(ExtentTable, NothingIsCommittedWhileItsCopierIsInside) {
+  const auto table = make();
+  for (const bool abandons : {false, true}) {
+    const auto copier = std::make_shared<OtherProcess>();
+    const auto write = begin_by(copier, *table, abandons ? 8 : 2, abandons ? 8 : 5, 6000);
+    ASSERT_TRUE(write);
+    copier->inside = true;
+    if (abandons) {
+      table->abandon(write->ticket);
+    } else {
+      EXPECT_EQ(table->commit(write->ticket).error().code(), Code::kGrantRefused);
+    }
+    EXPECT_TRUE(copier->stopped);
+    const auto again = [&] { return begin(*table, abandons ? 8 : 2, abandons ? 8 : 5, 6000); };
+    EXPECT_EQ(again().error().code(), Code::kBusy);
+    copier->inside = false;
+    EXPECT_TRUE(again());
+  }
+}
+
 TEST(ExtentTable, UnmountEndsEverything) {
   const auto table = make();
   ASSERT_TRUE(table->commit(begin(*table, 0, 1, 100)->ticket));

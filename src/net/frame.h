@@ -44,6 +44,8 @@ enum class Method : std::uint16_t {
   kFence = 0x0104,
   kOpenHost = 0x0105,
   kNotify = 0x0106,
+  kBeginWrite = 0x0107,
+  kEndWrite = 0x0108,
 
   kMount = 0x0201,
   kUnmount = 0x0202,

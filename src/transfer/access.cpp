@@ -5,9 +5,10 @@
 namespace mooncake::transfer {
 
 WriteAccess::WriteAccess(const memory::Registry& registry, const RemoteRange& range,
-                         const memory::ExtentRecord* record, std::string_view key)
+                         const memory::ExtentRecord* record, std::string_view key,
+                         std::shared_ptr<memory::Copier> copier)
     : range_(range) {
-  code_ = admit(registry, record, key);
+  code_ = admit(registry, record, key, std::move(copier));
 }
 
 WriteAccess::~WriteAccess() {
@@ -15,7 +16,7 @@ WriteAccess::~WriteAccess() {
 }
 
 Code WriteAccess::admit(const memory::Registry& registry, const memory::ExtentRecord* record,
-                        std::string_view key) {
+                        std::string_view key, std::shared_ptr<memory::Copier> copier) {
   auto access = registry.admit(range_.address, range_.length, range_.key);
   if (!access) return access.error().code();
   const memory::Region& region = access->region();
@@ -26,8 +27,9 @@ Code WriteAccess::admit(const memory::Registry& registry, const memory::ExtentRe
   if (guarded) {
     if (!record || range_.extent < region.base) return Code::kInvalidArgument;
     if (record->version != range_.guard) return Code::kGrantRefused;
-    auto begun = region.extents->begin_write(
-        range_.extent - region.base, range_.address - region.base, range_.length, *record, key);
+    auto begun =
+        region.extents->begin_write(range_.extent - region.base, range_.address - region.base,
+                                    range_.length, *record, key, std::move(copier));
     if (!begun) return begun.error().code();
     present_ = begun->kind == memory::ExtentTable::Begin::kAlreadyComplete;
     ticket_ = begun->ticket;

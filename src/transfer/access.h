@@ -33,8 +33,10 @@ constexpr bool is_refusal(Code code) {
 class WriteAccess {
  public:
   // Never fails: code() tells. `record` and `key` belong to guarded ranges.
+  // `copier`: who places the bytes of a guarded range, when it isn't this process.
   WriteAccess(const memory::Registry& registry, const RemoteRange& range,
-              const memory::ExtentRecord* record, std::string_view key);
+              const memory::ExtentRecord* record, std::string_view key,
+              std::shared_ptr<memory::Copier> copier = nullptr);
   WriteAccess(WriteAccess&&) noexcept = default;
   WriteAccess& operator=(WriteAccess&&) = delete;
   ~WriteAccess();
@@ -48,16 +50,18 @@ class WriteAccess {
   void lose() {
     if (code_ == Code::kOk) code_ = Code::kAddressNotRegistered;
   }
+  // These very bytes are there: none need to be placed.
+  bool present() const { return present_; }
   // All bytes have been placed, or sent elsewhere as may_write() said.
   Code finish();
 
  private:
   Code admit(const memory::Registry& registry, const memory::ExtentRecord* record,
-             std::string_view key);
+             std::string_view key, std::shared_ptr<memory::Copier> copier);
 
   RemoteRange range_;
   Code code_ = Code::kOk;
-  bool present_ = false;  // these very bytes are there already
+  bool present_ = false;
   memory::Access access_;
   memory::ExtentTable::Ticket ticket_;
   std::shared_ptr<memory::ExtentTable> extents_;  // null for plain memory, or when not admitted

@@ -44,9 +44,10 @@ struct Capabilities {
   std::uint64_t alignment = 1;
   std::uint64_t max_bytes_per_request = 0;
   std::uint32_t max_ranges_per_request = 0;
-  bool guarded_reads = false;   // can name generations
-  bool guarded_writes = false;  // can name grants
-  std::uint32_t lanes = 1;      // connections to one peer, among which requests may choose
+  bool guarded_reads = false;              // can name generations
+  bool guarded_writes = false;             // can name grants
+  base::Duration guarded_write_latency{};  // beside `latency`
+  std::uint32_t lanes = 1;  // connections to one peer, among which requests may choose
 };
 
 // An opened segment, as the planner sees it.

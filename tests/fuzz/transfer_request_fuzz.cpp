@@ -14,7 +14,7 @@
 #include "transfer/copy_crew.h"
 #include "transfer/describe.h"
 #include "transfer/inbox.h"
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 #include "transfer/transports/tcp/server.h"
 
 namespace mooncake::transfer {
@@ -162,7 +162,9 @@ void play(std::uint8_t choice, base::ConstBuffer body) {
       return;
     case 4: {
       std::vector<Slice> slices(3);
-      static_cast<void>(tcp::apply_codes(body, slices));
+      static_cast<void>(apply_codes(body, slices));
+      static_cast<void>(apply_begun(body, slices));
+      static_cast<void>(decode_end(body));
       return;
     }
     case 6: {

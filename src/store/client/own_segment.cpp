@@ -43,6 +43,10 @@ SegmentHolder::~SegmentHolder() {
 
 Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {
   co_await retire(deadline);
+  if (leaving_ && !leaving_->is_clear()) {
+    co_return fail(Code::kBusy, "a process of this host stands still in the middle of a copy");
+  }
+  leaving_.reset();
   auto extents = memory::ExtentTable::create(address_.size);
   if (!extents) co_return fail(std::move(extents).error());
   extents_ = std::move(*extents);
@@ -59,8 +63,12 @@ Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {
 Task<void> SegmentHolder::retire(TimePoint deadline) {
   if (!extents_) co_return;
   extents_->fence_all(base::Version::from_value(~std::uint64_t{0}));
-  Result<void> ended = co_await engine_.unregister_memory(address_.base, deadline);
-  if (!ended) base::log_warning("store segment {}: {}", address_.name, ended.error().message());
+  auto removed = engine_.registry().remove(address_.base);
+  if (removed) {
+    leaving_ = *removed;
+    const Result<void> ended = co_await engine_.finish_unregister(*std::move(removed), deadline);
+    if (!ended) base::log_warning("store segment {}: {}", address_.name, ended.error().message());
+  }
   extents_.reset();
 }
 

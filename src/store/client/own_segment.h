@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "base/task.h"
 #include "memory/extent_table.h"
@@ -26,7 +27,8 @@ class SegmentHolder {
   SegmentHolder(const SegmentHolder&) = delete;
   SegmentHolder& operator=(const SegmentHolder&) = delete;
 
-  // Voids the mount before it, if any, and opens a new one.
+  // Voids the mount before it, if any, and opens a new one. kBusy while a process that stands still
+  // may yet write into this memory.
   base::Task<Result<void>> renew(base::TimePoint deadline);
   // Ends peers' accesses and the registration. Await it before destruction.
   base::Task<void> retire(base::TimePoint deadline);
@@ -42,6 +44,7 @@ class SegmentHolder {
   memory::Preparer* preparer_ = nullptr;
   std::unique_ptr<memory::Pool> pool_;
   std::shared_ptr<memory::ExtentTable> extents_;
+  std::optional<memory::Registry::Removed> leaving_;  // the mount before
   SegmentAddress address_;
 };
 

@@ -22,7 +22,7 @@ Result<std::uint32_t> read_epoch_limit(os::Disk& disk, const std::string& file) 
   if (file.empty()) return 0;
   Result<std::string> content = disk.read(file);
   if (!content && content.error().code() == Code::kObjectNotFound) return 0;
-  if (!content) return fail(std::move(content).error().with_context("epoch file"));
+  if (!content) return fail(std::move(content).error().with_context("state_dir: epoch file"));
   std::uint32_t value = 0;
   const char* end = content->data() + content->size();
   const auto [rest, error] = std::from_chars(content->data(), end, value);
@@ -200,7 +200,7 @@ Result<std::unique_ptr<MasterServer>> MasterServer::create(os::Env env, ServerOp
   if (!options.epoch_file.empty()) {
     Result<void> stored =
         env.disk.write_atomically(options.epoch_file, fmt::format("{}\n", epoch + kEpochsAhead));
-    if (!stored) return fail(std::move(stored).error().with_context("epoch file"));
+    if (!stored) return fail(std::move(stored).error().with_context("state_dir: epoch file"));
   }
   return std::make_unique<Server>(env, std::move(options), core);
 }

@@ -15,7 +15,10 @@ std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
 }  // namespace
 
 double expected_seconds(const Capabilities& capabilities, const Workload& workload) {
-  const double latency = std::chrono::duration<double>(capabilities.latency).count();
+  const bool guarded_write = workload.guarded && workload.opcode == Opcode::kWrite;
+  const base::Duration extra =
+      guarded_write ? capabilities.guarded_write_latency : base::Duration();
+  const double latency = std::chrono::duration<double>(capabilities.latency + extra).count();
   const std::uint64_t requests =
       std::max({std::uint64_t{1}, divide_up(workload.bytes, capabilities.max_bytes_per_request),
                 divide_up(workload.ranges, capabilities.max_ranges_per_request)});

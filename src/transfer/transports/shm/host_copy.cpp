@@ -26,7 +26,8 @@ constexpr std::size_t kMaxRanges = 1024;   // of one process_vm_* call (UIO_MAXI
 struct CallState {
   const base::Clock& clock;
   const TimePoint deadline;
-  bool over = false;  // the rest is not to be tried
+  const memory::Pass write_pass;  // beside the region's, for guarded writes
+  bool over = false;              // the rest is not to be tried
   bool too_late = false;
 
   bool may_go_on(bool alive) {
@@ -79,6 +80,10 @@ class HostPeer::MappedCopier {
     if (!state_.may_go_on(peer_.alive())) return false;
     if (!slots_.enter(pass)) {
       peer_.forget(pass, address);
+      return false;
+    }
+    if (state_.write_pass != memory::Pass::kNone && !slots_.enter(state_.write_pass)) {
+      state_.over = true;
       return false;
     }
     inside_ = pass;
@@ -138,6 +143,12 @@ bool HostPeer::ProcessCopier::enter(memory::Pass pass, std::uint64_t address) {
   if (std::find(passes_.begin(), end, pass) != end) return true;
   if (slots_.full()) flush();
   if (!state_.may_go_on(peer_.alive())) return false;
+  const memory::Pass write_pass = state_.write_pass;
+  if (entered_ == 0 && write_pass != memory::Pass::kNone) {
+    state_.over = !slots_.enter(write_pass);
+    if (state_.over) return false;
+    passes_[entered_++] = write_pass;
+  }
   if (!slots_.enter(pass)) {
     peer_.forget(pass, address);
     return false;
@@ -232,8 +243,11 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
 // One thread's part in a call: slots of its own, and how far it may go.
 class HostPeer::Copier {
  public:
-  Copier(HostPeer& peer, TimePoint deadline)
-      : peer_(peer), slots_(peer.gate_->claim()), state_{peer.clock_, deadline} {
+  Copier(HostPeer& peer, const Terms& terms)
+      : peer_(peer),
+        terms_(terms),
+        slots_(peer.gate_->claim()),
+        state_{peer.clock_, terms.deadline, terms.write_pass} {
     state_.over = !slots_;
   }
 
@@ -244,6 +258,7 @@ class HostPeer::Copier {
 
  private:
   HostPeer& peer_;
+  const Terms terms_;
   memory::PeerGate::Slots slots_;
   CallState state_;
   std::array<Target, kWindow> targets_;
@@ -252,7 +267,7 @@ class HostPeer::Copier {
 
 void HostPeer::Copier::copy(std::span<Slice> window) {
   std::vector<Memory> held;
-  peer_.resolve(window, targets_, held);
+  peer_.resolve(window, terms_, targets_, held);
   bool others = false;
   {
     MappedCopier mapped(peer_, slots_, state_);
@@ -275,10 +290,10 @@ void HostPeer::Copier::copy(std::span<Slice> window) {
 // or a part of a large one, so that none waits for the other for longer than a share takes.
 class HostPeer::SharedCopy final : public CopyCrew::Work {
  public:
-  SharedCopy(HostPeer& peer, std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline)
+  SharedCopy(HostPeer& peer, std::span<Slice> slices, std::uint64_t bytes, const Terms& terms)
       : peer_(peer),
         slices_(slices),
-        deadline_(deadline),
+        terms_(terms),
         share_(std::clamp(bytes / kShares / kPage * kPage, kSmallestShare, kStay)),
         left_(slices.size()) {}
 
@@ -307,7 +322,7 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
 
   HostPeer& peer_;
   const std::span<Slice> slices_;
-  const TimePoint deadline_;
+  const Terms terms_;
   std::uint64_t share_;  // bytes
   std::atomic<bool> too_late_{false};
   std::mutex mutex_;
@@ -318,7 +333,7 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
 };
 
 std::uint64_t HostPeer::SharedCopy::take_part() {
-  Copier copier(peer_, deadline_);
+  Copier copier(peer_, terms_);
   std::uint64_t copied = 0;
   for (Share share; !copier.is_over() && claim(share);) {
     copier.copy(share.slices);
@@ -330,7 +345,7 @@ std::uint64_t HostPeer::SharedCopy::take_part() {
 
 bool HostPeer::SharedCopy::claim(Share& share) {
   std::lock_guard lock(mutex_);
-  while (next_ < slices_.size() && offset_ == 0 && !is_for_copy(slices_[next_]))
+  while (next_ < slices_.size() && offset_ == 0 && !is_wanted(slices_[next_], terms_))
     ++next_;
   if (next_ == slices_.size()) return false;
   const std::size_t first = next_;
@@ -389,8 +404,8 @@ std::uint64_t HostPeer::SharedCopy::settle(const Share& share) {
   return copied;
 }
 
-bool HostPeer::copy_alone(std::span<Slice> slices, TimePoint deadline) {
-  Copier copier(*this, deadline);
+bool HostPeer::copy_alone(std::span<Slice> slices, const Terms& terms) {
+  Copier copier(*this, terms);
   for (std::size_t at = 0; at < slices.size() && !copier.is_over();) {
     const auto window = slices.subspan(at, std::min(kWindow, slices.size() - at));
     at += window.size();
@@ -399,27 +414,33 @@ bool HostPeer::copy_alone(std::span<Slice> slices, TimePoint deadline) {
   return !copier.is_too_late();
 }
 
-bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline) {
+bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms) {
   Target first{};
   std::vector<Memory> held;
-  resolve(slices.first(1), {&first, 1}, held);
+  resolve(slices.first(1), terms, {&first, 1}, held);
   const unsigned kind = (first.mapped ? 2 : 0) + (slices.front().opcode == Opcode::kWrite ? 1 : 0);
-  SharedCopy work(*this, slices, bytes, deadline);
+  SharedCopy work(*this, slices, bytes, terms);
   crew_.run(work, bytes, kind);
   return !work.is_too_late();
 }
 
-void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
+void HostPeer::copy_on(std::span<Slice> slices, const Terms& terms) {
   look_for_end();
   std::uint64_t bytes = 0;
   for (const Slice& slice : slices)
-    bytes += is_for_copy(slice) ? slice.length : 0;
+    bytes += is_wanted(slice, terms) ? slice.length : 0;
   const bool in_time =
-      crew_.may_help(bytes) ? copy_together(slices, bytes, deadline) : copy_alone(slices, deadline);
+      crew_.may_help(bytes) ? copy_together(slices, bytes, terms) : copy_alone(slices, terms);
   if (in_time) return;
   for (Slice& slice : slices) {
     if (slice.code == Code::kNotReady) slice.code = Code::kDeadlineExceeded;
   }
+}
+
+void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) { copy_on(slices, {deadline}); }
+
+void HostPeer::write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline) {
+  copy_on(slices, {deadline, pass});
 }
 
 }  // namespace mooncake::transfer::shm

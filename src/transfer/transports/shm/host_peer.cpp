@@ -141,7 +141,8 @@ HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
                                      std::vector<Memory>& held) const {
   if (!region.is_of_kind(slice) || !region.opens_to(slice)) return {};
   Target target{region.pass, nullptr, nullptr};
-  if (slice.guard != 0 && !(target.word = word_of(region, slice, held))) return {};
+  const bool by_generation = slice.guard != 0 && slice.opcode == Opcode::kRead;
+  if (by_generation && !(target.word = word_of(region, slice, held))) return {};
   const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
   if (pool == pools_.end()) return target;
   const Memory& memory = pool->second;
@@ -156,14 +157,14 @@ HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
   return target;
 }
 
-void HostPeer::resolve(std::span<const Slice> slices, std::span<Target> targets,
+void HostPeer::resolve(std::span<const Slice> slices, const Terms& terms, std::span<Target> targets,
                        std::vector<Memory>& held) {
   std::lock_guard lock(mutex_);
   const Region* region = nullptr;  // most slices of a call lie in one
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const Slice& slice = slices[i];
     targets[i] = {};
-    if (!is_for_copy(slice)) continue;
+    if (!is_wanted(slice, terms)) continue;
     if (!region || !region->has(slice)) {
       region = regions_.covering(slice.remote, slice.remote + slice.length);
     }

@@ -77,12 +77,13 @@ class MappedPool {
   std::atomic<bool> buried_{false};
 };
 
-// What may be tried: plain memory, and reads of guarded memory, whose words tell afterwards whether
-// the bytes are those that were promised.
+// What is still to be copied.
 inline bool is_for_copy(const Slice& slice) {
   return slice.code == Code::kNotReady && slice.length != 0 &&
-         slice.remote + slice.length > slice.remote &&
-         (slice.guard == 0 || slice.opcode == Opcode::kRead);
+         slice.remote + slice.length > slice.remote;
+}
+inline bool is_guarded_write(const Slice& slice) {
+  return slice.guard != 0 && slice.opcode == Opcode::kWrite;
 }
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
@@ -98,7 +99,10 @@ class HostPeer final : public DirectPath {
   HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
            std::unique_ptr<memory::PeerGate> gate);
 
+  // Guarded reads are whole when the words say so afterwards; guarded writes are left alone.
   void copy(std::span<Slice> slices, TimePoint deadline) override;
+  // Guarded writes that their owner has begun, under the pass that it gave.
+  void write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline);
 
   // Ranges of slices that are still kNotReady because no region is known that has them.
   std::vector<AskedRange> unknown(std::span<const Slice> slices);
@@ -156,10 +160,20 @@ class HostPeer final : public DirectPath {
   class SharedCopy;
 
   // False when the deadline came first.
-  bool copy_alone(std::span<Slice> slices, TimePoint deadline);
-  bool copy_together(std::span<Slice> slices, std::uint64_t bytes, TimePoint deadline);
+  struct Terms {
+    TimePoint deadline;
+    memory::Pass write_pass{};  // of guarded writes; kNone: none are made
+  };
+  static bool is_wanted(const Slice& slice, const Terms& terms) {
+    return is_for_copy(slice) &&
+           is_guarded_write(slice) == (terms.write_pass != memory::Pass::kNone);
+  }
+  void copy_on(std::span<Slice> slices, const Terms& terms);
+  bool copy_alone(std::span<Slice> slices, const Terms& terms);
+  bool copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms);
   // Targets of these slices; `held` keeps mappings alive.
-  void resolve(std::span<const Slice> slices, std::span<Target> targets, std::vector<Memory>& held);
+  void resolve(std::span<const Slice> slices, const Terms& terms, std::span<Target> targets,
+               std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
   // Null when they are not mapped, or the slice names no extent.
   const Word* word_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;

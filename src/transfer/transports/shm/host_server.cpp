@@ -54,6 +54,7 @@ Result<void> HostServer::start() {
          net::FdWatch::start(context_.env.executor, listener_.fd(), [this] { accept_all(); }));
   MC_TRY(gate_, memory::Gate::create());
   context_.registry.use_gate(gate_);
+  writes_ = std::make_unique<HostWrites>(context_, gate_);
   context_.registry.on_unshared(
       [this, here = here_, &executor = context_.env.executor](std::uint64_t pool) {
         executor.post([this, here, pool] {

@@ -12,6 +12,7 @@
 #include "net/fd_watch.h"
 #include "os/local_socket.h"
 #include "transfer/transport.h"
+#include "transfer/transports/shm/host_writes.h"
 #include "transfer/transports/shm/messages.h"
 
 namespace mooncake::transfer::shm {
@@ -54,6 +55,7 @@ class HostServer {
 
   const TransportContext context_;
   std::shared_ptr<memory::Gate> gate_;
+  std::unique_ptr<HostWrites> writes_;
   std::string name_;
   os::LocalSocket listener_;
   std::unique_ptr<net::FdWatch> listener_watch_;

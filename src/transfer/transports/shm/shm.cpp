@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "transfer/requests.h"
 #include "transfer/transport.h"
 #include "transfer/transports/shm/host_link.h"
 #include "transfer/transports/shm/host_server.h"
@@ -23,7 +24,9 @@ constexpr Capabilities kCapabilities = [] {
   capabilities.reach = Reach::kHost;
   capabilities.bandwidth_bytes_per_second = 10e9;
   capabilities.latency = std::chrono::microseconds(1);
-  capabilities.guarded_reads = true;
+  capabilities.guarded_reads = capabilities.guarded_writes = true;
+  capabilities.guarded_write_latency =
+      std::chrono::microseconds(100);             // two questions to the owner
   capabilities.max_bytes_per_request = 8u << 20;  // one step of the executor
   capabilities.max_ranges_per_request = 1u << 14;
   return capabilities;
@@ -59,6 +62,11 @@ class ShmTransport final : public Transport {
 
  private:
   std::shared_ptr<HostLink> link_to(const Peer& peer);
+  static Task<Result<void>> copy(HostLink& link, std::span<Slice> slices, TimePoint deadline,
+                                 os::CancelToken* cancel);
+  Task<Result<void>> write_guarded(HostLink& link, const Peer& peer, AttemptId id,
+                                   std::span<Slice> slices, TimePoint deadline,
+                                   os::CancelToken* cancel);
 
   const TransportContext context_;
   HostServer server_;
@@ -96,7 +104,61 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
   return link;
 }
 
-Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::uint32_t,
+// What can be moved of the slices is; they begin as kNotReady.
+Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, TimePoint deadline,
+                                      os::CancelToken* cancel) {
+  constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
+  for (int round = 0; round < kRounds; ++round) {
+    const std::shared_ptr<HostPeer> host = link.peer();
+    if (!host) break;
+    host->copy(slices, deadline);
+    auto unknown = host->unknown(slices);
+    if (unknown.empty()) break;
+    if (round + 1 == kRounds) break;
+    MC_CO_CHECK(co_await link.learn(std::move(unknown), deadline, cancel));
+  }
+  co_return Result<void>();
+}
+
+// Guarded writes: the owner begins them, we copy, the owner ends them.
+Task<Result<void>> ShmTransport::write_guarded(HostLink& link, const Peer& peer, AttemptId id,
+                                               std::span<Slice> slices, TimePoint deadline,
+                                               os::CancelToken* cancel) {
+  std::shared_ptr<HostPeer> host = link.peer();
+  if (!host) co_return Result<void>();
+  if (auto unknown = host->unknown(slices); !unknown.empty()) {
+    MC_CO_CHECK(co_await link.learn(std::move(unknown), deadline, cancel));
+  }
+  net::RpcClient& owner = context_.peers.control(peer.address);
+  net::CallOptions options;
+  options.deadline = deadline;
+  options.cancel = cancel;
+  const net::Bytes question = encode_write(id, peer.incarnation, slices);
+  MC_CO_TRY(const net::Reply begun,
+            co_await owner.call(net::Method::kBeginWrite, question, options));
+  MC_CO_TRY(const memory::Pass pass, apply_begun(begun.body, slices));
+  for (Slice& slice : slices) {
+    const bool there = slice.code == Code::kObjectExists;
+    slice.code = there ? Code::kOk : slice.code == Code::kOk ? Code::kNotReady : slice.code;
+  }
+  if (pass == memory::Pass::kNone) co_return Result<void>();
+  host->write_guarded(slices, pass, deadline);
+  std::vector<bool> arrived;
+  for (Slice& slice : slices) {
+    arrived.push_back(slice.code == Code::kOk);
+    if (arrived.back()) slice.code = Code::kNotReady;  // until the owner has said so
+  }
+  const net::Bytes end = encode_end(id, peer.incarnation, arrived);
+  std::vector<Slice> answered(slices.begin(), slices.end());
+  MC_CO_TRY(const net::Reply ended, co_await owner.call(net::Method::kEndWrite, end, options));
+  MC_CO_CHECK(apply_codes(ended.body, answered));
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    if (arrived[i]) slices[i].code = answered[i].code;
+  }
+  co_return Result<void>();
+}
+
+Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::uint32_t,
                                          std::span<Slice> slices, TimePoint deadline,
                                          os::CancelToken* cancel) {
   for (Slice& slice : slices)
@@ -109,14 +171,10 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId, std::uint3
     const bool in_time = co_await link->opened().wait(deadline, cancel);
     if (!in_time) outcome = fail(why_left(cancel));
   }
-  constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
-  for (int round = 0; round < kRounds && outcome; ++round) {
-    const std::shared_ptr<HostPeer> host = link->peer();
-    if (!host) break;
-    host->copy(slices, deadline);
-    auto unknown = host->unknown(slices);
-    if (unknown.empty()) break;
-    if (round + 1 < kRounds) outcome = co_await link->learn(std::move(unknown), deadline, cancel);
+  if (outcome && is_guarded_write(slices.front())) {
+    outcome = co_await write_guarded(*link, peer, id, slices, deadline, cancel);
+  } else if (outcome) {
+    outcome = co_await copy(*link, slices, deadline, cancel);
   }
   bool elsewhere = false;  // what this way can't do, another may
   for (Slice& slice : slices) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 
 namespace mooncake::transfer::tcp {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 
 namespace mooncake::transfer::tcp {
 namespace {

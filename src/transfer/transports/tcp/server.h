@@ -6,9 +6,9 @@
 
 #include "net/rpc.h"
 #include "transfer/access.h"
+#include "transfer/requests.h"
 #include "transfer/transport.h"
 #include "transfer/transports/tcp/attempts.h"
-#include "transfer/transports/tcp/messages.h"
 
 namespace mooncake::transfer::tcp {
 

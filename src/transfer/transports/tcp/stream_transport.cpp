@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 
 namespace mooncake::transfer::tcp {
 

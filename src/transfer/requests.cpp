@@ -1,4 +1,4 @@
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "net/message.h"
 #include "transfer/transfer_generated.h"
 
-namespace mooncake::transfer::tcp {
+namespace mooncake::transfer {
 
 namespace {
 
@@ -48,6 +48,32 @@ std::vector<std::uint8_t> records_of(std::span<const Slice> slices) {
     records.insert(records.end(), slice.record_key.begin(), slice.record_key.end());
   }
   return records;
+}
+
+using Numbers = flatbuffers::Vector<std::uint16_t>;
+
+// None at all when all are kOk.
+flatbuffers::Offset<Numbers> numbers_of(std::span<const Code> codes,
+                                        flatbuffers::FlatBufferBuilder& builder) {
+  if (std::ranges::all_of(codes, [](Code code) { return code == Code::kOk; })) return 0;
+  std::vector<std::uint16_t> values;
+  values.reserve(codes.size());
+  for (const Code code : codes)
+    values.push_back(static_cast<std::uint16_t>(code));
+  return builder.CreateVector(values);
+}
+
+Result<void> apply_numbers(const Numbers* codes, std::span<Slice> slices) {
+  const std::size_t count = codes ? codes->size() : 0;
+  if (count != 0 && count != slices.size()) {
+    return fail(Code::kProtocolError,
+                fmt::format("a reply has {} codes for {} ranges", count, slices.size()));
+  }
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    slices[i].code =
+        count == 0 ? Code::kOk : code_from_wire(codes->Get(static_cast<flatbuffers::uoffset_t>(i)));
+  }
+  return {};
 }
 
 // Both requests have these.
@@ -137,15 +163,25 @@ net::Bytes encode_fence(AttemptId id, base::Incarnation receiver) {
 
 net::Bytes encode_codes(std::span<const Code> codes) {
   flatbuffers::FlatBufferBuilder builder(64);
-  flatbuffers::Offset<flatbuffers::Vector<std::uint16_t>> numbers = 0;
-  if (std::any_of(codes.begin(), codes.end(), [](Code code) { return code != Code::kOk; })) {
-    std::vector<std::uint16_t> values;
-    values.reserve(codes.size());
-    for (const Code code : codes)
-      values.push_back(static_cast<std::uint16_t>(code));
-    numbers = builder.CreateVector(values);
-  }
+  const auto numbers = numbers_of(codes, builder);
   builder.Finish(wire::CreateTransferReply(builder, numbers));
+  return net::copy_of(builder);
+}
+
+net::Bytes encode_begun(std::span<const Code> codes, memory::Pass pass) {
+  flatbuffers::FlatBufferBuilder builder(64);
+  const auto numbers = numbers_of(codes, builder);
+  builder.Finish(wire::CreateBeginWriteReply(builder, numbers, static_cast<std::uint64_t>(pass)));
+  return net::copy_of(builder);
+}
+
+net::Bytes encode_end(AttemptId id, base::Incarnation receiver, const std::vector<bool>& arrived) {
+  flatbuffers::FlatBufferBuilder builder(128 + arrived.size());
+  const auto bytes =
+      builder.CreateVector(std::vector<std::uint8_t>(arrived.begin(), arrived.end()));
+  const wire::Attempt attempt = to_wire(id);
+  builder.Finish(
+      wire::CreateEndWriteRequest(builder, &attempt, static_cast<std::uint64_t>(receiver), bytes));
   return net::copy_of(builder);
 }
 
@@ -157,17 +193,13 @@ net::Bytes encode_fenced() {
 
 Result<void> apply_codes(base::ConstBuffer reply, std::span<Slice> slices) {
   MC_TRY(const auto* const table, net::verified<wire::TransferReply>(reply, "TransferReply"));
-  const auto* const codes = table->codes();
-  const std::size_t count = codes ? codes->size() : 0;
-  if (count != 0 && count != slices.size()) {
-    return fail(Code::kProtocolError,
-                fmt::format("TransferReply has {} codes for {} ranges", count, slices.size()));
-  }
-  for (std::size_t i = 0; i < slices.size(); ++i) {
-    slices[i].code =
-        count == 0 ? Code::kOk : code_from_wire(codes->Get(static_cast<flatbuffers::uoffset_t>(i)));
-  }
-  return {};
+  return apply_numbers(table->codes(), slices);
+}
+
+Result<memory::Pass> apply_begun(base::ConstBuffer reply, std::span<Slice> slices) {
+  MC_TRY(const auto* const table, net::verified<wire::BeginWriteReply>(reply, "BeginWriteReply"));
+  MC_CHECK(apply_numbers(table->codes(), slices));
+  return static_cast<memory::Pass>(table->pass());
 }
 
 Result<TransferMessage> decode_write(base::ConstBuffer body) {
@@ -187,6 +219,20 @@ Result<TransferMessage> decode_read(base::ConstBuffer body) {
   return decode_ranges(*request);
 }
 
+Result<EndMessage> decode_end(base::ConstBuffer body) {
+  MC_TRY(const auto* const request, net::verified<wire::EndWriteRequest>(body, "EndWriteRequest"));
+  if (!request->attempt() || net::count_of(request->arrived()) > kMaxRequestRanges) {
+    return fail(Code::kProtocolError, "EndWriteRequest is malformed");
+  }
+  EndMessage message;
+  message.attempt = from_wire(*request->attempt());
+  message.receiver = static_cast<base::Incarnation>(request->receiver());
+  for (std::size_t i = 0; i < net::count_of(request->arrived()); ++i) {
+    message.arrived.push_back(request->arrived()->Get(static_cast<flatbuffers::uoffset_t>(i)) != 0);
+  }
+  return message;
+}
+
 Result<FenceMessage> decode_fence(base::ConstBuffer body) {
   MC_TRY(const auto* const request, net::verified<wire::FenceRequest>(body, "FenceRequest"));
   FenceMessage message;
@@ -199,4 +245,4 @@ Result<FenceMessage> decode_fence(base::ConstBuffer body) {
   return message;
 }
 
-}  // namespace mooncake::transfer::tcp
+}  // namespace mooncake::transfer

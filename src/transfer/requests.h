@@ -1,5 +1,5 @@
-// Messages of the tcp transport: bodies of kWrite, kRead and kFence (transfer.fbs), checked when
-// read.
+// Requests of one engine to another: bodies of kWrite, kRead and kFence (transfer.fbs), checked
+// when read.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 #include "transfer/access.h"
 #include "transfer/transport.h"
 
-namespace mooncake::transfer::tcp {
+namespace mooncake::transfer {
 
 // Limits of one request, of both sides.
 inline constexpr std::uint64_t kMaxRequestBytes = 64u << 20;
@@ -26,10 +26,15 @@ net::Bytes encode_write(AttemptId id, base::Incarnation receiver, std::span<cons
 net::Bytes encode_read(AttemptId id, base::Incarnation receiver, std::span<const Slice> slices);
 net::Bytes encode_fence(AttemptId id, base::Incarnation receiver);
 net::Bytes encode_codes(std::span<const Code> codes);
+net::Bytes encode_begun(std::span<const Code> codes, memory::Pass pass);
+net::Bytes encode_end(AttemptId id, base::Incarnation receiver, const std::vector<bool>& arrived);
 net::Bytes encode_fenced();
 
 // Sets the slices' codes; kProtocolError when the reply doesn't fit.
 Result<void> apply_codes(base::ConstBuffer reply, std::span<Slice> slices);
+
+// The same; which pass a write may be copied under.
+Result<memory::Pass> apply_begun(base::ConstBuffer reply, std::span<Slice> slices);
 
 // A request as its receiver reads it. `keys` point into the body.
 struct TransferMessage {
@@ -45,10 +50,17 @@ struct TransferMessage {
 Result<TransferMessage> decode_write(base::ConstBuffer body);
 Result<TransferMessage> decode_read(base::ConstBuffer body);
 
+struct EndMessage {
+  AttemptId attempt;
+  base::Incarnation receiver{};
+  std::vector<bool> arrived;
+};
+Result<EndMessage> decode_end(base::ConstBuffer body);
+
 struct FenceMessage {
   AttemptId attempt;  // attempts of this batch and slice up to `attempt`
   base::Incarnation receiver{};
 };
 Result<FenceMessage> decode_fence(base::ConstBuffer body);
 
-}  // namespace mooncake::transfer::tcp
+}  // namespace mooncake::transfer

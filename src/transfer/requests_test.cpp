@@ -1,13 +1,13 @@
 // Proves that requests and replies are read as they were written, that those over a limit are
 // refused as such, and that damaged ones are refused or read, but never believed beyond their end.
-#include "transfer/transports/tcp/messages.h"
+#include "transfer/requests.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "transfer/describe.h"
 
-namespace mooncake::transfer::tcp {
+namespace mooncake::transfer {
 namespace {
 
 constexpr auto kSelf = static_cast<base::Incarnation>(9);
@@ -134,4 +134,4 @@ RC_GTEST_PROP(Messages, DamageIsHarmless, ()) {
 }
 
 }  // namespace
-}  // namespace mooncake::transfer::tcp
+}  // namespace mooncake::transfer

@@ -1,0 +1,120 @@
+#include "transfer/transports/shm/host_writes.h"
+
+#include <utility>
+
+namespace mooncake::transfer::shm {
+
+namespace {
+
+constexpr std::size_t kMaxOpen = 4096;                      // writes of all peers together
+constexpr base::Duration kGrace = std::chrono::seconds(1);  // behind a write's deadline
+
+Task<Result<net::Bytes>> at_once(Result<net::Bytes> result) { co_return result; }
+
+}  // namespace
+
+// Copies under a pass of its own, which ends with the write.
+class HostWrites::Writer final : public memory::Copier {
+ public:
+  explicit Writer(std::shared_ptr<memory::Gate> gate)
+      : gate_(std::move(gate)), pass_(gate_->open()) {}
+  // One that is still inside keeps its pass for good: another writer must not be taken for it.
+  ~Writer() override {
+    stop();
+    if (is_out()) gate_->retire(pass_);
+  }
+
+  memory::Pass pass() const { return pass_; }
+  void stop() override {
+    if (!std::exchange(stopped_, true)) gate_->raise(pass_);
+  }
+  bool is_out() const override {
+    out_ = out_ || gate_->is_clear(pass_);
+    return out_;
+  }
+
+ private:
+  const std::shared_ptr<memory::Gate> gate_;
+  const memory::Pass pass_;
+  bool stopped_ = false;
+  mutable bool out_ = false;  // for good, once it is stopped
+};
+
+HostWrites::HostWrites(const TransportContext& context, std::shared_ptr<memory::Gate> gate)
+    : context_(context), gate_(std::move(gate)) {
+  context_.server.handle(net::Method::kBeginWrite,
+                         [this](net::ServerCall& call) { return at_once(begin(call)); });
+  context_.server.handle(net::Method::kEndWrite,
+                         [this](net::ServerCall& call) { return at_once(end(call)); });
+}
+
+HostWrites::~HostWrites() {
+  for (auto& [key, open] : open_)
+    context_.env.executor.cancel(open.end);
+}
+
+Result<void> HostWrites::check_parties(const net::ServerCall& call, const AttemptId& attempt,
+                                       base::Incarnation receiver) const {
+  if (call.peer().boot_id != context_.identity.boot_id) {
+    return fail(Code::kNotSupported, "only for processes of this host");
+  }
+  if (attempt.engine != call.peer().incarnation) {
+    return fail(Code::kInvalidArgument, "an attempt of another engine than the connection's");
+  }
+  if (receiver != context_.identity.incarnation) {
+    return fail(Code::kConnectionLost, "meant for another life of this engine");
+  }
+  return {};
+}
+
+Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
+  MC_TRY(const TransferMessage message, decode_write(call.body()));
+  MC_CHECK(check_parties(call, message.attempt, message.receiver));
+  if (message.records.size() != message.ranges.size()) {
+    return fail(Code::kInvalidArgument, "only guarded ranges are written so");
+  }
+  if (open_.size() >= kMaxOpen) return fail(Code::kBusy, "too many writes are open");
+  const Key key = key_of(message.attempt);
+  if (open_.contains(key)) return fail(Code::kInvalidArgument, "the attempt is open");
+  Open open;
+  open.writer = std::make_shared<Writer>(gate_);
+  std::vector<Code> codes;
+  bool any = false;
+  for (std::size_t i = 0; i < message.ranges.size(); ++i) {
+    const WriteAccess& access = open.accesses.emplace_back(
+        context_.registry, message.ranges[i], &message.records[i], message.keys[i], open.writer);
+    if (is_refusal(access.code())) context_.counters.refused_ranges.add();
+    codes.push_back(access.present() ? Code::kObjectExists : access.code());
+    any |= codes.back() == Code::kOk;
+  }
+  // What is there already needs no end.
+  if (!any || open.writer->pass() == memory::Pass::kNone) {
+    return encode_begun(codes, memory::Pass::kNone);
+  }
+  const memory::Pass pass = open.writer->pass();
+  const auto place = open_.emplace(key, std::move(open)).first;
+  place->second.end = context_.env.executor.run_at(call.deadline() + kGrace, [this, key] {
+    if (const auto late = open_.find(key); late != open_.end()) open_.erase(late);
+  });
+  return encode_begun(codes, pass);
+}
+
+Result<net::Bytes> HostWrites::end(const net::ServerCall& call) {
+  MC_TRY(const EndMessage message, decode_end(call.body()));
+  MC_CHECK(check_parties(call, message.attempt, message.receiver));
+  const auto found = open_.find(key_of(message.attempt));
+  if (found == open_.end()) return fail(Code::kTransferFailed, "no such write is open");
+  context_.env.executor.cancel(found->second.end);
+  Open open = std::move(found->second);
+  open_.erase(found);
+  if (message.arrived.size() != open.accesses.size()) {
+    return fail(Code::kProtocolError, "EndWriteRequest is malformed");
+  }
+  std::vector<Code> codes;
+  for (std::size_t i = 0; i < open.accesses.size(); ++i) {
+    codes.push_back(message.arrived[i] ? open.accesses[i].finish() : Code::kTransferFailed);
+  }
+  return encode_codes(codes);
+}
+
+}  // namespace mooncake::transfer::shm
