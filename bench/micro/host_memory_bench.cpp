@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "measure.h"
+#include "memory/copy.h"
 #include "memory/pool.h"
 #include "mooncake/store.h"
 #include "mooncake/transfer.h"
@@ -28,18 +30,15 @@ using mooncake::Opcode;
 using mooncake::SegmentHandle;
 using mooncake::TransferEngine;
 using mooncake::TransferRequest;
-using Clock = std::chrono::steady_clock;
+using mooncake::bench::Clock;
+using mooncake::bench::die;
+using mooncake::bench::Latencies;
 
 constexpr std::size_t kPool = 512u << 20;
 constexpr std::size_t kPiece = 16u << 20;  // of a pass
 constexpr std::size_t kRegion = 64u << 20;
 constexpr double kGiB = 1u << 30;
 constexpr std::chrono::seconds kTimeout(60);
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "host_memory_bench: %s\n", what.c_str());
-  std::_Exit(1);
-}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -268,6 +267,38 @@ void copy(benchmark::State& state, bool mapped, Opcode opcode) {
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * size));
 }
 
+// One call at a time, in memory that is warm.
+void one_at_a_time(benchmark::State& state, bool mapped, Opcode opcode) {
+  constexpr std::size_t kSize = 4096;
+  Copiers::Side& side = copiers().sides[0];
+  const std::uint64_t there = mapped ? copiers().place.mapped : copiers().place.own;
+  const TransferRequest one = request(opcode, side.memory, side.target, there, kSize);
+  Latencies latencies;
+  for (auto _ : state) {
+    bool moved = false;
+    latencies.measure([&] { moved = side.engine->transfer({&one, 1}, kTimeout).ok(); });
+    if (!moved) {
+      state.SkipWithError("a transfer failed");
+      break;
+    }
+  }
+  latencies.report(state);
+}
+
+// The limit of mapped copies: the same bytes from memory of this process to memory of this process.
+void bare(benchmark::State& state) {
+  const auto size = static_cast<std::size_t>(state.range(0));
+  auto* const from = static_cast<std::byte*>(copiers().sides[0].memory);
+  auto* const to = static_cast<std::byte*>(copiers().sides[1].memory);
+  std::size_t at = 0;
+  for (auto _ : state) {
+    mooncake::memory::copy_bytes(to + at, from + at, size);
+    mooncake::memory::store_fence();
+    at = (at + size) % kRegion;
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * size));
+}
+
 void copies(benchmark::internal::Benchmark* row) {
   for (const std::int64_t size : {1 << 20, 4 << 20, 16 << 20, 64 << 20})
     row->Args({size, 1})->Args({size, 2});
@@ -285,6 +316,14 @@ BENCHMARK_CAPTURE(first_pass, read, "read")
     ->Name("host/first_pass/read")
     ->UseManualTime()
     ->Iterations(7);
+BENCHMARK(bare)
+    ->Name("host/bare/copy")
+    ->ArgName("bytes")
+    ->Arg(1 << 20)
+    ->Arg(4 << 20)
+    ->Arg(16 << 20)
+    ->Arg(64 << 20)
+    ->UseRealTime();
 BENCHMARK_CAPTURE(copy, mapped_write, true, Opcode::kWrite)
     ->Name("host/copy/mapped/write")
     ->Apply(copies);
@@ -297,6 +336,11 @@ BENCHMARK_CAPTURE(copy, vm_write, false, Opcode::kWrite)
 BENCHMARK_CAPTURE(copy, vm_read, false, Opcode::kRead)
     ->Name("host/copy/process_vm/read")
     ->Apply(copies);
+BENCHMARK_CAPTURE(one_at_a_time, mapped_write, true, Opcode::kWrite)->Name("host/one/mapped/write");
+BENCHMARK_CAPTURE(one_at_a_time, mapped_read, true, Opcode::kRead)->Name("host/one/mapped/read");
+BENCHMARK_CAPTURE(one_at_a_time, vm_write, false, Opcode::kWrite)
+    ->Name("host/one/process_vm/write");
+BENCHMARK_CAPTURE(one_at_a_time, vm_read, false, Opcode::kRead)->Name("host/one/process_vm/read");
 
 }  // namespace
 

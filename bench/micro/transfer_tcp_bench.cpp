@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "measure.h"
 #include "mooncake/transfer.h"
 
 namespace {
@@ -26,15 +27,11 @@ using mooncake::Opcode;
 using mooncake::SegmentHandle;
 using mooncake::TransferEngine;
 using mooncake::TransferRequest;
-using Clock = std::chrono::steady_clock;
+using mooncake::bench::die;
+using mooncake::bench::Latencies;
 
 constexpr std::size_t kMemory = 64u << 20;
 constexpr std::chrono::seconds kTimeout(30);
-
-[[noreturn]] void die(const char* what) {
-  std::perror(what);
-  std::exit(1);
-}
 
 // All of it, or the process ends: its peer has gone.
 void send_all(int fd, const void* data, std::size_t size) {
@@ -164,25 +161,6 @@ struct Peers {
   }
 };
 Peers peers;
-
-class Latencies {
- public:
-  template <typename Work>
-  void measure(Work work) {
-    const auto begin = Clock::now();
-    work();
-    each_.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
-  }
-  void report(benchmark::State& state) {
-    if (each_.empty()) return;
-    std::sort(each_.begin(), each_.end());
-    state.counters["p50_us"] = each_[each_.size() / 2];
-    state.counters["p99_us"] = each_[each_.size() * 99 / 100];
-  }
-
- private:
-  std::vector<double> each_;
-};
 
 void count_bytes(benchmark::State& state, std::size_t each) {
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * each));
