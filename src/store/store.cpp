@@ -65,6 +65,11 @@ struct Store::State {
   Task<Result<void>> start();
   Task<void> stop();
   Result<net::RpcClient::Connector> connector();
+  store::PutOutcome put(std::span<const PutItem> items, const ReplicateConfig& config, bool upsert);
+  Result<void> put_one(std::string_view key, ConstBytes value, const ReplicateConfig& config,
+                       bool upsert);
+  std::vector<std::int32_t> put_batch(std::span<const PutItem> items, const ReplicateConfig& config,
+                                      bool upsert);
 
   // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no
   // client.
@@ -206,27 +211,52 @@ std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
 
 }  // namespace
 
-std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
-                                           const ReplicateConfig& config) {
-  std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client, TimePoint until) { return client.put(items, config, until); },
-      std::vector<Code>(items.size(), Code::kNotReady));
+store::PutOutcome Store::State::put(std::span<const PutItem> items, const ReplicateConfig& config,
+                                    bool upsert) {
+  store::PutOptions how;
+  how.config = config;
+  how.upsert = upsert;
+  store::PutOutcome closed_answer;
+  closed_answer.codes.assign(items.size(), Code::kNotReady);
+  return call<store::PutOutcome>(
+      [&](store::Client& mounted, TimePoint until) { return mounted.put(items, how, until); },
+      closed_answer);
+}
+
+Result<void> Store::State::put_one(std::string_view key, ConstBytes value,
+                                   const ReplicateConfig& config, bool upsert) {
+  const PutItem item{key, std::span(&value, 1)};
+  const store::PutOutcome outcome = put(std::span(&item, 1), config, upsert);
+  const Code code = outcome.codes.front();
+  if (put_code(code) == 0) return {};
+  std::string what = fmt::format("{} '{}'", upsert ? "upsert" : "put", key);
+  const bool explained = code == Code::kNoSpace || code == Code::kInvalidArgument;
+  if (explained && !outcome.why.empty()) what += ": " + outcome.why;
+  return fail(code, std::move(what));
+}
+
+std::vector<std::int32_t> Store::State::put_batch(std::span<const PutItem> items,
+                                                  const ReplicateConfig& config, bool upsert) {
   std::vector<std::int32_t> out;
-  out.reserve(codes.size());
-  for (Code code : codes)
+  out.reserve(items.size());
+  for (Code code : put(items, config, upsert).codes)
     out.push_back(put_code(code));
   return out;
 }
 
+std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
+                                           const ReplicateConfig& config) {
+  return state_->put_batch(items, config, false);
+}
+std::vector<std::int32_t> Store::upsert_batch(std::span<const PutItem> items,
+                                              const ReplicateConfig& config) {
+  return state_->put_batch(items, config, true);
+}
 Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
-  const PutItem item{key, std::span(&value, 1)};
-  const std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client, TimePoint until) {
-        return client.put(std::span(&item, 1), config, until);
-      },
-      std::vector<Code>(1, Code::kNotReady));
-  if (codes.front() == Code::kOk || codes.front() == Code::kObjectExists) return {};
-  return fail(codes.front(), fmt::format("put '{}'", key));
+  return state_->put_one(key, value, config, false);
+}
+Result<void> Store::upsert(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
+  return state_->put_one(key, value, config, true);
 }
 
 Result<std::vector<std::byte>> Store::get(std::string_view key) {

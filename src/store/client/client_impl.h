@@ -24,8 +24,8 @@ class ClientImpl final : public Client {
   Task<Result<void>> open(TimePoint deadline);
   Task<void> stop(TimePoint deadline) override;
 
-  Task<std::vector<Code>> put(std::span<const PutItem> items, ReplicateConfig config,
-                              TimePoint deadline) override;
+  Task<PutOutcome> put(std::span<const PutItem> items, PutOptions options,
+                       TimePoint deadline) override;
   Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) override;
   Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
                                     TimePoint deadline) override;
@@ -44,6 +44,7 @@ class ClientImpl final : public Client {
   }
 
  private:
+  struct PutCall;
   struct PutState;
   struct GetState;
   // Where the bytes of one object go; empty when there is no room.
@@ -58,12 +59,10 @@ class ClientImpl final : public Client {
   Result<void> accept(std::span<const std::string_view> keys, std::vector<Code>& codes) const;
 
   // Put (client_put.cpp). Each works on the items of one message.
-  Task<void> put_some(std::span<const PutItem> items, std::span<Code> codes, ReplicateConfig config,
-                      TimePoint deadline);
-  Task<Result<PlacedBatch>> grant(std::span<const std::string_view> keys,
-                                  std::span<const std::uint64_t> sizes, ReplicateConfig config,
-                                  Numbers numbers, TimePoint deadline);
-  Task<void> write_and_publish(PutState& state, TimePoint deadline);
+  Task<void> put_some(PutCall& call, std::size_t first, std::size_t size);
+  Task<Result<PlacedBatch>> grant(const PutCall& call, std::span<const std::string_view> keys,
+                                  std::span<const std::uint64_t> sizes, Numbers numbers);
+  Task<void> write_and_publish(PutState& state);
   void plan_writes(PutState& state);
   Task<void> finish(net::Method method, std::span<const FinishItem> items, std::span<Code> codes,
                     TimePoint deadline);
