@@ -147,6 +147,8 @@ class Store {
   std::vector<std::int32_t> exist_batch(std::span<const std::string_view> keys);
   // Bytes of an object; kObjectNotFound on a miss.
   Result<std::uint64_t> size(std::string_view key);
+  // The same of many: bytes, or a negative code, for each key.
+  std::vector<std::int64_t> size_batch(std::span<const std::string_view> keys);
 
   // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is being written.
   std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys,

@@ -209,6 +209,16 @@ std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
   return out;
 }
 
+std::vector<std::int64_t> sizes_or_codes(const std::vector<store::GetOutcome>& outcomes) {
+  std::vector<std::int64_t> out;
+  out.reserve(outcomes.size());
+  for (const store::GetOutcome& outcome : outcomes) {
+    out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
+                                            : code_info(outcome.code).store);
+  }
+  return out;
+}
+
 }  // namespace
 
 store::PutOutcome Store::State::put(std::span<const PutItem> items, const ReplicateConfig& config,
@@ -286,13 +296,7 @@ std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) 
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
       [&](store::Client& client, TimePoint until) { return client.get(items, until); },
       std::vector<store::GetOutcome>(items.size(), store::GetOutcome{Code::kNotReady, 0}));
-  std::vector<std::int64_t> out;
-  out.reserve(outcomes.size());
-  for (const store::GetOutcome& outcome : outcomes) {
-    out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
-                                            : code_info(outcome.code).store);
-  }
-  return out;
+  return sizes_or_codes(outcomes);
 }
 
 std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> keys) {
@@ -321,6 +325,12 @@ Result<std::uint64_t> Store::size(std::string_view key) {
   return outcomes.front().size;
 }
 
+std::vector<std::int64_t> Store::size_batch(std::span<const std::string_view> keys) {
+  return sizes_or_codes(state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client, TimePoint until) { return client.sizes(keys, until); },
+      std::vector<store::GetOutcome>(keys.size(), store::GetOutcome{Code::kNotReady, 0})));
+}
+
 std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> keys, bool force) {
   return store_codes(state_->call<std::vector<Code>>(
       [&](store::Client& client, TimePoint until) { return client.remove(keys, force, until); },
@@ -329,7 +339,7 @@ std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> 
 
 int Store::health() const {
   return state_->call<int>(
-      [](store::Client& client, TimePoint) -> Task<int> { co_return client.mounted() ? 0 : 2; }, 1);
+      [](store::Client& client, TimePoint) -> Task<int> { co_return client.healthy() ? 0 : 2; }, 1);
 }
 
 std::string Store::metrics() const {

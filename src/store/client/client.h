@@ -95,6 +95,8 @@ class Client {
   virtual void interrupt() = 0;
 
   virtual bool mounted() const = 0;
+  // Mounted, and the Master has answered the last heartbeat.
+  virtual bool healthy() const = 0;
   virtual base::MetricsRegistry& metrics() = 0;
   // For simulation: this client's own segment, null when it gives none.
   virtual const memory::ExtentTable* extents() const = 0;

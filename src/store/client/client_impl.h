@@ -38,6 +38,7 @@ class ClientImpl final : public Client {
 
   void interrupt() override { master_.interrupt(); }
   bool mounted() const override { return mounted_; }
+  bool healthy() const override { return mounted_ && heard_; }
   base::MetricsRegistry& metrics() override { return metrics_; }
   const memory::ExtentTable* extents() const override {
     return segment_ ? segment_->extents() : nullptr;
@@ -89,6 +90,7 @@ class ClientImpl final : public Client {
   std::unique_ptr<SegmentHolder> segment_;
   base::Duration heartbeat_interval_ = std::chrono::seconds(1);
   bool mounted_ = false;
+  bool heard_ = true;  // whether the Master has answered the last heartbeat
   bool stopping_ = false;
   os::Completion<bool>* pausing_ = nullptr;
   base::TaskGroup tasks_;  // keep_mounted(), and the calls under way
