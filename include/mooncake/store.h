@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +19,53 @@
 
 namespace mooncake {
 
+// A soft pin keeps an object from eviction until a fixed time, as long as anything else may go; at
+// that time, or by kDisable, the object is an ordinary one again.
+enum class SoftPin : std::uint8_t {
+  kPreserve = 0,  // as the object has it that an upsert replaces; a new object has none
+  kEnable = 1,
+  kDisable = 2,
+};
+
+// What an object is. Counted by the Master, for whoever operates it; changes nothing else.
+enum class ObjectDataType : std::uint8_t {
+  kUnknown = 0,
+  kKvCache,
+  kTensor,
+  kWeight,
+  kSample,
+  kActivation,
+  kGradient,
+  kOptimizerState,
+  kMetadata,
+  kGeneral = 9,
+};
+
+// How objects are placed and kept; each call works with the values that it was given.
 struct ReplicateConfig {
-  std::uint32_t replica_num = 1;  // in distinct segments; fewer when there is no room, at least one
+  ReplicateConfig() = default;  // no aggregate: calls of it travel through coroutines
+
+  // In distinct segments, on distinct hosts where there are several; 1 or more. Fewer are given
+  // when there is no room for all, at least one. At most 4 are.
+  std::uint32_t replica_num = 1;
+
+  SoftPin soft_pin = SoftPin::kPreserve;
+  // From publishing on; only with kEnable. None: the Master's default_kv_soft_pin_ttl; 0: no pin.
+  // More than its max_kv_soft_pin_ttl is kInvalidArgument.
+  std::optional<std::chrono::milliseconds> soft_pin_ttl;
+  // Never evicted, until it is removed. An upsert can add a hard pin, not take one away.
+  bool hard_pin = false;
+
+  // Names of segments to try first, in this order: `local_name()` of their stores. At most 64.
+  // Where none of them has room another one is taken.
+  std::vector<std::string> preferred_segments;
+  // Next the segments of this store, then those of its host.
+  bool prefer_same_node = false;
+
+  ObjectDataType data_type = ObjectDataType::kUnknown;
+  // One for each object of the call, "" = none; at most 4096 bytes each. Members of a group are
+  // published, read and evicted each for itself.
+  std::optional<std::vector<std::string>> group_ids;
 };
 
 struct StoreOptions {
@@ -48,7 +94,7 @@ Result<StoreOptions> store_options(const Settings& settings);
 using ConstBytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
-// One object of a batch put: the concatenation of `parts`.
+// One object of a batch put or upsert: the concatenation of `parts`.
 struct PutItem {
   std::string_view key;
   std::span<const ConstBytes> parts;
@@ -73,10 +119,19 @@ class Store {
 
   const std::string& local_name() const;
 
-  // An existing key is left as it is, which is success. An empty value or key is kInvalidArgument.
+  // An existing key is left as it is, which is success, and so is one that somebody else publishes
+  // meanwhile. An empty value or key is kInvalidArgument, as is a config that contradicts itself;
+  // kNoSpace says how many bytes were needed and what holds the rest.
   Result<void> put(std::string_view key, ConstBytes value, const ReplicateConfig& config = {});
   std::vector<std::int32_t> put_batch(std::span<const PutItem> items,
                                       const ReplicateConfig& config = {});
+
+  // Like put, but an existing object is replaced, whatever leases it has: readers find the old one,
+  // whole, until the new one is published, and the new one from then on. Of several upserts the
+  // last to be published stays.
+  Result<void> upsert(std::string_view key, ConstBytes value, const ReplicateConfig& config = {});
+  std::vector<std::int32_t> upsert_batch(std::span<const PutItem> items,
+                                         const ReplicateConfig& config = {});
 
   // kObjectNotFound on a miss.
   Result<std::vector<std::byte>> get(std::string_view key);
@@ -92,6 +147,8 @@ class Store {
   std::vector<std::int32_t> exist_batch(std::span<const std::string_view> keys);
   // Bytes of an object; kObjectNotFound on a miss.
   Result<std::uint64_t> size(std::string_view key);
+  // The same of many: bytes, or a negative code, for each key.
+  std::vector<std::int64_t> size_batch(std::span<const std::string_view> keys);
 
   // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is being written.
   std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys,

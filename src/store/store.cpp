@@ -65,6 +65,11 @@ struct Store::State {
   Task<Result<void>> start();
   Task<void> stop();
   Result<net::RpcClient::Connector> connector();
+  store::PutOutcome put(std::span<const PutItem> items, const ReplicateConfig& config, bool upsert);
+  Result<void> put_one(std::string_view key, ConstBytes value, const ReplicateConfig& config,
+                       bool upsert);
+  std::vector<std::int32_t> put_batch(std::span<const PutItem> items, const ReplicateConfig& config,
+                                      bool upsert);
 
   // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no
   // client.
@@ -204,29 +209,64 @@ std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
   return out;
 }
 
+std::vector<std::int64_t> sizes_or_codes(const std::vector<store::GetOutcome>& outcomes) {
+  std::vector<std::int64_t> out;
+  out.reserve(outcomes.size());
+  for (const store::GetOutcome& outcome : outcomes) {
+    out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
+                                            : code_info(outcome.code).store);
+  }
+  return out;
+}
+
 }  // namespace
 
-std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
-                                           const ReplicateConfig& config) {
-  std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client, TimePoint until) { return client.put(items, config, until); },
-      std::vector<Code>(items.size(), Code::kNotReady));
+store::PutOutcome Store::State::put(std::span<const PutItem> items, const ReplicateConfig& config,
+                                    bool upsert) {
+  store::PutOptions how;
+  how.config = config;
+  how.upsert = upsert;
+  store::PutOutcome closed_answer;
+  closed_answer.codes.assign(items.size(), Code::kNotReady);
+  return call<store::PutOutcome>(
+      [&](store::Client& mounted, TimePoint until) { return mounted.put(items, how, until); },
+      closed_answer);
+}
+
+Result<void> Store::State::put_one(std::string_view key, ConstBytes value,
+                                   const ReplicateConfig& config, bool upsert) {
+  const PutItem item{key, std::span(&value, 1)};
+  const store::PutOutcome outcome = put(std::span(&item, 1), config, upsert);
+  const Code code = outcome.codes.front();
+  if (put_code(code) == 0) return {};
+  std::string what = fmt::format("{} '{}'", upsert ? "upsert" : "put", key);
+  const bool explained = code == Code::kNoSpace || code == Code::kInvalidArgument;
+  if (explained && !outcome.why.empty()) what += ": " + outcome.why;
+  return fail(code, std::move(what));
+}
+
+std::vector<std::int32_t> Store::State::put_batch(std::span<const PutItem> items,
+                                                  const ReplicateConfig& config, bool upsert) {
   std::vector<std::int32_t> out;
-  out.reserve(codes.size());
-  for (Code code : codes)
+  out.reserve(items.size());
+  for (Code code : put(items, config, upsert).codes)
     out.push_back(put_code(code));
   return out;
 }
 
+std::vector<std::int32_t> Store::put_batch(std::span<const PutItem> items,
+                                           const ReplicateConfig& config) {
+  return state_->put_batch(items, config, false);
+}
+std::vector<std::int32_t> Store::upsert_batch(std::span<const PutItem> items,
+                                              const ReplicateConfig& config) {
+  return state_->put_batch(items, config, true);
+}
 Result<void> Store::put(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
-  const PutItem item{key, std::span(&value, 1)};
-  const std::vector<Code> codes = state_->call<std::vector<Code>>(
-      [&](store::Client& client, TimePoint until) {
-        return client.put(std::span(&item, 1), config, until);
-      },
-      std::vector<Code>(1, Code::kNotReady));
-  if (codes.front() == Code::kOk || codes.front() == Code::kObjectExists) return {};
-  return fail(codes.front(), fmt::format("put '{}'", key));
+  return state_->put_one(key, value, config, false);
+}
+Result<void> Store::upsert(std::string_view key, ConstBytes value, const ReplicateConfig& config) {
+  return state_->put_one(key, value, config, true);
 }
 
 Result<std::vector<std::byte>> Store::get(std::string_view key) {
@@ -256,13 +296,7 @@ std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) 
   const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
       [&](store::Client& client, TimePoint until) { return client.get(items, until); },
       std::vector<store::GetOutcome>(items.size(), store::GetOutcome{Code::kNotReady, 0}));
-  std::vector<std::int64_t> out;
-  out.reserve(outcomes.size());
-  for (const store::GetOutcome& outcome : outcomes) {
-    out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
-                                            : code_info(outcome.code).store);
-  }
-  return out;
+  return sizes_or_codes(outcomes);
 }
 
 std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> keys) {
@@ -291,6 +325,12 @@ Result<std::uint64_t> Store::size(std::string_view key) {
   return outcomes.front().size;
 }
 
+std::vector<std::int64_t> Store::size_batch(std::span<const std::string_view> keys) {
+  return sizes_or_codes(state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client, TimePoint until) { return client.sizes(keys, until); },
+      std::vector<store::GetOutcome>(keys.size(), store::GetOutcome{Code::kNotReady, 0})));
+}
+
 std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> keys, bool force) {
   return store_codes(state_->call<std::vector<Code>>(
       [&](store::Client& client, TimePoint until) { return client.remove(keys, force, until); },
@@ -299,7 +339,7 @@ std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> 
 
 int Store::health() const {
   return state_->call<int>(
-      [](store::Client& client, TimePoint) -> Task<int> { co_return client.mounted() ? 0 : 2; }, 1);
+      [](store::Client& client, TimePoint) -> Task<int> { co_return client.healthy() ? 0 : 2; }, 1);
 }
 
 std::string Store::metrics() const {

@@ -6,6 +6,7 @@
 
 #include "base/ids.h"
 #include "memory/extent_table.h"
+#include "mooncake/store.h"
 
 namespace mooncake::store {
 
@@ -14,6 +15,7 @@ inline constexpr std::size_t kMaxBatch = 4096;  // items of one message; clients
 // Bytes of the name of a client, segment or host; host:port, with a host as long as DNS allows,
 // fits.
 inline constexpr std::size_t kMaxName = 300;
+inline constexpr std::size_t kMaxPreferred = 64;  // segments that one message may name
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 

@@ -1,4 +1,5 @@
-"""For the Python tests: a mooncake_master on free ports, killed at the end; and a metadata server."""
+"""For the Python tests: a mooncake_master on free ports, killed at the end; a store; and a metadata
+server."""
 
 import os
 import socket
@@ -7,6 +8,7 @@ import threading
 import urllib.parse
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,19 @@ def live_master() -> Iterator[MasterProcess]:
     master = MasterProcess()
     yield master
     master.end()
+
+
+@pytest.fixture(params=["embedded", "process"])
+def store(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A Python store that is set up, with a Master in this process and with one of its own."""
+    from store_rig import opened
+
+    master = "embedded"
+    if request.param == "process":
+        master = request.getfixturevalue("live_master").address
+    store = opened(master)
+    yield store
+    assert store.close() == 0
 
 
 class MetadataHandler(BaseHTTPRequestHandler):

@@ -21,7 +21,7 @@ SHARED_MEMORY = pathlib.Path("/dev/shm")
 
 OPEN = """
 import os, sys, threading
-from mooncake.store import MooncakeDistributedStore
+from mooncake.store import BufferPool, MooncakeDistributedStore
 
 def opened(master, **others):
     store = MooncakeDistributedStore()
@@ -102,7 +102,9 @@ put_for_ever(store, "main")
 
 
 @pytest.mark.parametrize("call", ["store.put('b', b'x')", "store.get('a')", "store.is_exist('a')",
-                                  "store.remove('a')"])
+                                  "store.remove('a')", "store.get_batch(['a', 'b'])",
+                                  "store.batch_is_exist(['a'] * 3000)", "store.get_buffer('a')",
+                                  "store.put_batch(['b'], [b'x'])", "store.upsert('a', b'y')"])
 def test_c18_ctrl_c_with_a_dead_master(call: str, live_master: MasterProcess) -> None:
     with started(f"""
 store = opened(sys.argv[1], timeout="30s")
@@ -218,6 +220,22 @@ sys.stdin.readline()
     assert process.returncode == 0
 
 
+def test_the_interpreter_ends_with_a_shared_engine() -> None:
+    """The store, which is closed first, is the engine's user; both have calls under way."""
+    done = run("""
+from mooncake.engine import TransferEngine
+engine = TransferEngine()
+assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+store = MooncakeDistributedStore()
+assert store.setup("127.0.0.1", "P2PHANDSHAKE", 1 << 26, 1 << 20, "tcp", "", "embedded",
+                   engine=engine) == 0
+for n in range(4):
+    threading.Thread(target=put_for_ever, args=(store, n), daemon=True).start()
+assert store.put("a", b"x") == 0
+""")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_atexit_handler_may_wait_for_threads_that_use_the_store() -> None:
     done = run("""
 import atexit
@@ -240,6 +258,10 @@ thread.start()
 def test_a_forked_child_has_no_store_until_it_sets_one_up() -> None:
     done = run("""
 store = opened("embedded")
+assert store.put("kept", b"kept") == 0
+handle, pool = store.get_buffer("kept"), BufferPool(store)
+lease = pool.acquire(6)
+lease.buffer[:] = b"leased"
 for n in range(4):
     threading.Thread(target=put_for_ever, args=(store, n), daemon=True).start()
 for _ in range(20):
@@ -247,6 +269,10 @@ for _ in range(20):
     if child == 0:
         assert store.put("a", b"x") == -600 and store.get("a") == b""
         assert store.is_exist("a") == -600 and store.remove("a") == -600
+        assert store.batch_is_exist(["a", "b"]) == [-600, -600] and store.get_batch(["a"]) == [b""]
+        assert store.register_buffer(4096, 1) == -600 and store.health_check() == 1
+        assert bytes(handle) == b"kept" and lease.buffer == b"leased"
+        lease.release()
         assert store.close() == 0
         assert store.setup({"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",
                             "global_segment_size": "1MB", "master_server_addr": "embedded"}) == 0

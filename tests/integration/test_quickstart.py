@@ -13,13 +13,13 @@ BLOCKS = re.compile(
     r"^<!-- quickstart -->\s*```python\n(.*?)^```\s*```text\n(.*?)^```", re.M | re.S)
 
 
-def test_there_are_two_quick_starts() -> None:
+def test_there_are_three_quick_starts() -> None:
     found = BLOCKS.findall(README.read_text())
-    assert len(found) == 2, "README.md: python and text blocks behind <!-- quickstart -->"
+    assert len(found) == 3, "README.md: python and text blocks behind <!-- quickstart -->"
 
 
 @pytest.mark.parametrize("program, output", BLOCKS.findall(README.read_text()),
-                         ids=["store", "engine"])
+                         ids=["store", "batches", "engine"])
 def test_a_quick_start_runs_as_printed(
         program: str, output: str, tmp_path: pathlib.Path) -> None:
     assert len(program.splitlines()) <= 10

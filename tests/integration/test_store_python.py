@@ -3,65 +3,18 @@ cases C10 (empty or missing), C27 and C33 (a dead Master), C34 (names that calle
 
 import array
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
 import pytest
 from conftest import MasterProcess, free_port
 from mooncake.store import MooncakeDistributedStore, ReplicateConfig
-
-INVALID, MISSING, LEASED = -600, -704, -706
-MEBIBYTE = 1 << 20
-
-
-def config(master: str, **others: Any) -> dict[str, Any]:
-    return {"local_hostname": "127.0.0.1", "metadata_server": "P2PHANDSHAKE",
-            "global_segment_size": "64MB", "master_server_addr": master, **others}
-
-
-def opened(master: str, **others: Any) -> MooncakeDistributedStore:
-    store = MooncakeDistributedStore()
-    assert store.setup(config(master, **others)) == 0
-    return store
-
-
-@pytest.fixture(params=["embedded", "process"])
-def store(request: pytest.FixtureRequest) -> Iterator[MooncakeDistributedStore]:
-    master = "embedded"
-    if request.param == "process":
-        master = request.getfixturevalue("live_master").address
-    store = opened(master)
-    yield store
-    assert store.close() == 0
-
-
-class Counter:
-    """Counts in a thread of its own, which it can only while it gets the GIL."""
-
-    def __enter__(self) -> "Counter":
-        self.count = 0
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-        return self
-
-    def _run(self) -> None:
-        while not self._end.wait(0.001):
-            self.count += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-
-def timed(call: Callable[[], Any]) -> tuple[Any, float]:
-    begin = time.monotonic()
-    return call(), time.monotonic() - begin
+from store_rig import INVALID, LEASED, MEBIBYTE, MISSING, Counter, config, opened, timed
 
 
 def test_a_store_that_is_not_set_up_gives_one_code() -> None:
@@ -347,11 +300,35 @@ def test_c27_close_with_a_dead_master(live_master: MasterProcess) -> None:
     assert code == 0 and seconds < 2
 
 
+def test_health_tells_of_a_dead_master(live_master: MasterProcess) -> None:
+    store = opened(live_master.address, timeout="1s")
+
+    def wait_for(health: int) -> None:
+        until = time.monotonic() + 20
+        while store.health_check() != health:
+            assert time.monotonic() < until
+
+    wait_for(0)
+    live_master.process.send_signal(signal.SIGSTOP)
+    wait_for(2)
+    live_master.process.send_signal(signal.SIGCONT)
+    wait_for(0)
+    live_master.kill()
+    wait_for(2)
+    store.close()
+    assert store.health_check() == 1
+
+
 def test_c33_a_dead_master_is_a_miss(live_master: MasterProcess) -> None:
     store = opened(live_master.address, timeout="1s")
     assert store.put("a", b"x") == 0
     live_master.kill()
     for call, answers in [(lambda: store.is_exist("a"), (0,)), (lambda: store.get("a"), (b"",)),
+                          (lambda: store.batch_is_exist(["a", "b"]), ([0, 0],)),
+                          (lambda: store.get_batch(["a", "b"]), ([b"", b""],)),
+                          (lambda: store.get_buffer("a"), (None,)),
+                          (lambda: store.get_size("a"), (-900, -901)),
+                          (lambda: store.upsert("a", b"y"), (-900, -901)),
                           (lambda: store.put("b", b"x"), (-900, -901)),
                           (lambda: store.remove("a"), (-900, -901))]:
         with Counter() as counter:

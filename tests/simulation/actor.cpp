@@ -58,12 +58,27 @@ std::size_t Actor::some_size() {
   return kSmallestValue + random_.below(largest - kSmallestValue);
 }
 
+ReplicateConfig Actor::some_config() {
+  ReplicateConfig config;
+  config.replica_num = random_.chance(0.3) ? 2 : 1;
+  config.hard_pin = random_.chance(0.01);
+  if (random_.chance(0.1)) {
+    config.soft_pin = SoftPin::kEnable;
+    config.soft_pin_ttl = std::chrono::milliseconds(random_.below(400));
+  } else if (random_.chance(0.05)) {
+    config.soft_pin = SoftPin::kDisable;
+  }
+  return config;
+}
+
 Task<void> Actor::run() {
   while (shared_.operations_left > 0 && !shared_.quiet && !life_.dead) {
     --shared_.operations_left;
     const double dice = random_.unit();
-    if (dice < 0.40) {
-      co_await put();
+    if (dice < 0.28) {
+      co_await put(false);
+    } else if (dice < 0.40) {
+      co_await put(true);
     } else if (dice < 0.75) {
       co_await get();
     } else if (dice < 0.90) {
@@ -78,7 +93,7 @@ Task<void> Actor::run() {
     forget_oldest();
 }
 
-Task<void> Actor::put() {
+Task<void> Actor::put(bool upsert) {
   History& history = shared_.cluster->history();
   const std::size_t count = random_.chance(0.8) ? 1 : 1 + random_.below(6);
   std::vector<std::string> keys;
@@ -100,14 +115,18 @@ Task<void> Actor::put() {
     parts[i] = {ConstBytes(values[i]).first(cut), ConstBytes(values[i]).subspan(cut)};
     items.push_back(PutItem{keys[i], parts[i]});
   }
-  ReplicateConfig config;
-  config.replica_num = random_.chance(0.3) ? 2 : 1;
+  store::PutOptions options;
+  options.upsert = upsert;
+  options.config = some_config();
   const TimePoint deadline = some_deadline();
   const std::uint64_t freezes = life_.freezes;
-  const std::vector<Code> codes = co_await life_.client->put(items, config, deadline);
-  returned("put", deadline, freezes);
+  const store::PutOutcome outcome = co_await life_.client->put(items, options, deadline);
+  returned(upsert ? "upsert" : "put", deadline, freezes);
   for (std::size_t i = 0; i < count; ++i) {
-    history.put_ended(ids[i], codes[i], life_.host.now());
+    if (upsert && outcome.codes[i] == Code::kObjectExists) {
+      shared_.violations.push_back("an upsert was told that its key exists");
+    }
+    history.put_ended(ids[i], outcome.codes[i], life_.host.now());
     keep(std::move(values[i]));
   }
 }

@@ -31,7 +31,7 @@ class Actor {
   base::Task<void> read(std::string key);
 
  private:
-  base::Task<void> put();
+  base::Task<void> put(bool upsert);
   base::Task<void> get();
   base::Task<void> exist();
   base::Task<void> remove();
@@ -40,6 +40,7 @@ class Actor {
   base::TimePoint some_deadline();
   void returned(const char* what, base::TimePoint deadline, std::uint64_t freezes);
   std::size_t some_size();
+  ReplicateConfig some_config();
   // Keeps a buffer of a call that has returned, to see whether it changes.
   void keep(std::vector<std::byte> buffer);
   void forget_oldest();

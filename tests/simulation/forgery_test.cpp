@@ -41,9 +41,9 @@ Task<Code> put(Life* life, std::string key) {
   const std::vector<std::byte> value(5000, std::byte{7});
   const ConstBytes part(value);
   const PutItem item{key, {&part, 1}};
-  const auto codes =
+  const store::PutOutcome outcome =
       co_await life->client->put({&item, 1}, {}, life->host.now() + std::chrono::seconds(5));
-  co_return codes.front();
+  co_return outcome.codes.front();
 }
 
 TEST(Forgery, AForgedVersionSpoilsASegmentForAMomentOnly) {

@@ -48,10 +48,14 @@ bool History::may_be(const Put& put, const Life& life) {
 }
 
 bool History::absent_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const {
-  // Present throughout means: one life covers all of it.
-  return std::none_of(key.lives.begin(), key.lives.end(), [&](const Life& life) {
-    return life.from < begun && (!life.to || *life.to > ended);
-  });
+  // Present throughout means: one life covers all of it, or several, each replaced by the next.
+  std::optional<TimePoint> since;
+  for (const Life& life : key.lives) {
+    if (!since) since = life.from;
+    if (*since < begun && (!life.to || *life.to > ended)) return false;
+    if (!life.replaced) since.reset();
+  }
+  return true;
 }
 
 bool History::present_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const {
@@ -131,6 +135,9 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
     case Kind::kEvicted:
       ++evictions;
       break;
+    case Kind::kReplaced:
+      ++replacements;
+      break;
     case Kind::kLost:
       ++losses;
       if (!alive) return;  // an open write
@@ -145,6 +152,7 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
     return;
   }
   key.lives.back().to = at;
+  key.lives.back().replaced = decision.kind == Kind::kReplaced;
 }
 
 void History::owner_died(TimePoint at, TimePoint noticed_by) {

@@ -44,13 +44,15 @@ class History {
   void check_all_ended();
 
   const std::vector<std::string>& violations() const { return violations_; }
-  std::uint64_t hits = 0, misses = 0, stored = 0, removals = 0, evictions = 0, losses = 0;
+  std::uint64_t hits = 0, misses = 0, stored = 0, removals = 0, evictions = 0, losses = 0,
+                replacements = 0;
 
  private:
   // One object's time in the directory.
   struct Life {
     TimePoint from;
     std::optional<TimePoint> to;
+    bool replaced = false;  // by the next
   };
   struct Put {
     std::string key;

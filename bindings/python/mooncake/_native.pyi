@@ -11,12 +11,84 @@ if sys.version_info >= (3, 12):
 else:
     from typing_extensions import Buffer
 
+__version__: str
+PROTOCOLS: tuple[str, ...]
+MAX_KEY_BYTES: int
+MAX_REPLICAS: int
+
+class SoftPinAction(IntEnum):
+    PRESERVE = 0
+    ENABLE = 1
+    DISABLE = 2
+
+class ObjectDataType(IntEnum):
+    UNKNOWN = 0
+    KVCACHE = 1
+    TENSOR = 2
+    WEIGHT = 3
+    SAMPLE = 4
+    ACTIVATION = 5
+    GRADIENT = 6
+    OPTIMIZER_STATE = 7
+    METADATA = 8
+    GENERAL = 9
+
+UNKNOWN: ObjectDataType
+KVCACHE: ObjectDataType
+TENSOR: ObjectDataType
+WEIGHT: ObjectDataType
+SAMPLE: ObjectDataType
+ACTIVATION: ObjectDataType
+GRADIENT: ObjectDataType
+OPTIMIZER_STATE: ObjectDataType
+METADATA: ObjectDataType
+GENERAL: ObjectDataType
+
 class ReplicateConfig:
     def __init__(self) -> None: ...
     replica_num: int
+    nof_replica_num: int
+    dfs_replica_num: int
+    soft_pin_action: SoftPinAction
+    soft_pin_ttl_ms: int | None
+    with_hard_pin: bool
+    with_soft_pin: bool
+    preferred_segments: list[str]
+    preferred_segment: str
+    preferred_nof_segments: list[str]
+    prefer_alloc_in_same_node: bool
+    data_type: ObjectDataType
+    group_ids: list[str] | None
+
+class BufferHandle(Buffer):
+    def ptr(self) -> int: ...
+    def size(self) -> int: ...
+    def __len__(self) -> int: ...
+
+class BufferLeaseView(Buffer):
+    def __init__(self, whole: Buffer, offset: int, size: int, /) -> None: ...
+    @property
+    def buffer(self) -> memoryview: ...
+    @property
+    def _address(self) -> int: ...
+    @property
+    def _views(self) -> int: ...
+
+# A sequence of ints, or an array of int64 or uint64 with one dimension (Buffer or DLPack).
+Integers = Sequence[SupportsIndex] | Buffer | Any
+
+Key = str | bytes
+# A sequence of keys, or one numpy array of dtype 'S'.
+Keys = Sequence[Key] | Buffer | Any
+# list[int]; an int64 array where the keys came as one.
+Codes = Any
 
 class MooncakeDistributedStore:
     def __init__(self) -> None: ...
+    @property
+    def _session(self) -> int: ...
+    @property
+    def _local_buffer_size(self) -> int: ...
     @overload
     def setup(
         self,
@@ -27,7 +99,7 @@ class MooncakeDistributedStore:
         protocol: str,
         rdma_devices: str,
         master_server_addr: str,
-        engine: None = None,
+        engine: TransferEngine | None = None,
         enable_ssd_offload: bool = False,
         ssd_offload_path: str = "",
         tenant_id: str = "default",
@@ -36,13 +108,90 @@ class MooncakeDistributedStore:
     ) -> int: ...
     @overload
     def setup(self, config: dict[str, Any]) -> int: ...
-    def put(
-        self, key: str | bytes, value: Buffer, config: ReplicateConfig | None = None
+    def init_all(
+        self, protocol: str, device_name: str, mount_segment_size: SupportsIndex = 16777216
     ) -> int: ...
-    def get(self, key: str | bytes) -> bytes: ...
-    def is_exist(self, key: str | bytes) -> int: ...
-    def remove(self, key: str | bytes, force: bool = False) -> int: ...
     def close(self) -> int: ...
+    def health_check(self) -> int: ...
+    def get_hostname(self) -> str: ...
+    def put(self, key: Key, value: Buffer, config: ReplicateConfig | None = None) -> int: ...
+    def put_parts(
+        self, key: Key, *args: Buffer, config: ReplicateConfig | None = None
+    ) -> int: ...
+    def put_batch(
+        self, keys: Keys, values: Sequence[Buffer], config: ReplicateConfig | None = None
+    ) -> int: ...
+    def upsert(self, key: Key, value: Buffer, config: ReplicateConfig | None = None) -> int: ...
+    def upsert_parts(
+        self, key: Key, *args: Buffer, config: ReplicateConfig | None = None
+    ) -> int: ...
+    def upsert_batch(
+        self, keys: Keys, values: Sequence[Buffer], config: ReplicateConfig | None = None
+    ) -> int: ...
+    def get(self, key: Key) -> bytes: ...
+    def get_batch(self, keys: Keys) -> list[bytes]: ...
+    def get_buffer(self, key: Key) -> BufferHandle | None: ...
+    def batch_get_buffer(self, keys: Keys) -> list[BufferHandle | None]: ...
+    def is_exist(self, key: Key) -> int: ...
+    def batch_is_exist(self, keys: Keys) -> Codes: ...
+    def get_size(self, key: Key) -> int: ...
+    def remove(self, key: Key, force: bool = False) -> int: ...
+    def batch_remove(self, keys: Keys, force: bool = False) -> Codes: ...
+    def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
+    def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
+    def put_from(
+        self,
+        key: Key,
+        buffer_ptr: SupportsIndex,
+        size: SupportsIndex,
+        config: ReplicateConfig | None = None,
+    ) -> int: ...
+    def put_from_with_metadata(
+        self,
+        key: Key,
+        buffer_ptr: SupportsIndex,
+        metadata_buffer_ptr: SupportsIndex,
+        size: SupportsIndex,
+        metadata_size: SupportsIndex,
+        config: ReplicateConfig | None = None,
+    ) -> int: ...
+    def batch_put_from(
+        self,
+        keys: Keys,
+        buffer_ptrs: Integers,
+        sizes: Integers,
+        config: ReplicateConfig | None = None,
+    ) -> Codes: ...
+    def upsert_from(
+        self,
+        key: Key,
+        buffer_ptr: SupportsIndex,
+        size: SupportsIndex,
+        config: ReplicateConfig | None = None,
+    ) -> int: ...
+    def batch_upsert_from(
+        self,
+        keys: Keys,
+        buffer_ptrs: Integers,
+        sizes: Integers,
+        config: ReplicateConfig | None = None,
+    ) -> Codes: ...
+    def batch_put_from_multi_buffers(
+        self,
+        keys: Keys,
+        all_buffer_ptrs: Sequence[Integers],
+        all_sizes: Sequence[Integers],
+        config: ReplicateConfig | None = None,
+    ) -> Codes: ...
+    def get_into(self, key: Key, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
+    def batch_get_into(self, keys: Keys, buffer_ptrs: Integers, sizes: Integers) -> Codes: ...
+    def batch_get_into_multi_buffers(
+        self,
+        keys: Keys,
+        all_buffer_ptrs: Sequence[Integers],
+        all_sizes: Sequence[Integers],
+        prefer_alloc_in_same_node: bool = False,
+    ) -> Codes: ...
 
 SUPPORT_CUDA: bool
 SUPPORT_EFA: bool
@@ -69,9 +218,6 @@ class TransferNotify:
     msg: str
 
 class InnerTransferEngine: ...
-
-# A sequence of ints, or an array of int64 or uint64 with one dimension (Buffer or DLPack).
-Integers = Sequence[SupportsIndex] | Buffer | Any
 
 class TransferEngine:
     TransferOpcode = TransferOpcode

@@ -1,5 +1,87 @@
 """The object store: a cluster's spare memory as one pool of immutable objects."""
 
-from mooncake._native import MooncakeDistributedStore, ReplicateConfig
+from typing import Any
 
-__all__ = ["MooncakeDistributedStore", "ReplicateConfig"]
+from mooncake import _native
+from mooncake._buffer_pool import BufferLease, BufferPool
+from mooncake._native import (
+    ACTIVATION,
+    GENERAL,
+    GRADIENT,
+    KVCACHE,
+    METADATA,
+    OPTIMIZER_STATE,
+    SAMPLE,
+    TENSOR,
+    UNKNOWN,
+    WEIGHT,
+    BufferHandle,
+    BufferLeaseView,
+    MooncakeDistributedStore,
+    ObjectDataType,
+    ReplicateConfig,
+    SoftPinAction,
+)
+
+RegisteredBufferLease = BufferLease
+RegisteredBufferLeaseView = BufferLeaseView
+RegisteredBufferPool = BufferPool
+
+
+def capabilities() -> dict[str, Any]:
+    """capabilities() -> dict
+
+    What this build serves, for callers that would rather ask than try. Names of features are there in
+    any case, with False for what setup() or a call refuses; limits are in the unit of their name."""
+    return {
+        "version": _native.__version__,
+        "protocols": _native.PROTOCOLS,
+        "metadata_servers": ("P2PHANDSHAKE", "http"),
+        "embedded_master": True,
+        "shared_engine": True,
+        "array_arguments": True,
+        "upsert": True,
+        "soft_pin": True,
+        "hard_pin": True,
+        "preferred_segments": True,
+        "buffer_pool": True,
+        "async": True,
+        "max_key_bytes": _native.MAX_KEY_BYTES,
+        "max_replicas": _native.MAX_REPLICAS,
+        "groups": False,
+        "tenants": False,
+        "ssd_offload": False,
+        "nvmeof_replicas": False,
+        "dfs_replicas": False,
+        "high_availability": False,
+        "dummy_clients": False,
+        "sessions": False,
+        "tensors": False,
+        "copy_and_move_tasks": False,
+    }
+
+
+__all__ = [
+    "ACTIVATION",
+    "GENERAL",
+    "GRADIENT",
+    "KVCACHE",
+    "METADATA",
+    "OPTIMIZER_STATE",
+    "SAMPLE",
+    "TENSOR",
+    "UNKNOWN",
+    "WEIGHT",
+    "BufferHandle",
+    "BufferLease",
+    "BufferLeaseView",
+    "BufferPool",
+    "MooncakeDistributedStore",
+    "ObjectDataType",
+    "RegisteredBufferLease",
+    "RegisteredBufferLeaseView",
+    "RegisteredBufferPool",
+    "ReplicateConfig",
+    "SoftPinAction",
+    "capabilities",
+]

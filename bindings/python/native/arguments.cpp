@@ -13,7 +13,7 @@ bool no() noexcept {
 }  // namespace
 
 BufferView::BufferView(Buffer buffer) {
-  if (PyObject_GetBuffer(buffer.object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  if (PyObject_GetBuffer(buffer.object.ptr(), &view_, PyBUF_ND) != 0) throw nb::python_error();
 }
 
 bool read_argument(nb::handle source, Key& key) noexcept {

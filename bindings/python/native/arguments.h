@@ -44,6 +44,8 @@ class BufferView {
   ConstBytes bytes() const {
     return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
   }
+  // Whether it has one dimension, of single bytes.
+  bool is_plain() const { return view_.ndim == 1 && view_.itemsize == 1; }
 
  private:
   Py_buffer view_;

@@ -13,6 +13,7 @@
 #include "native/engine.h"
 #include "native/engine_docs.h"
 #include "native/engine_session.h"
+#include "native/homes.h"
 
 namespace mooncake::python {
 
@@ -90,16 +91,13 @@ std::uint64_t submit_batch_one_way(PythonEngine& self, const std::string& target
   return submit_batch(self, target, buffers, peer_addresses, lengths, opcode, hint);
 }
 
-// Of the published package, where these types live in mooncake.engine.
-void set_home(nb::handle type) { nb::setattr(type, "__module__", nb::str("mooncake.engine")); }
-
 // Its names are Read and Write; READ and WRITE are those of the published documentation.
 nb::object add_opcode(nb::module_& module) {
   nb::enum_<Opcode> type(module, "TransferOpcode", "Direction of a transfer.", nb::is_arithmetic());
   type.value("Read", Opcode::kRead, "From the peer to here.")
       .value("Write", Opcode::kWrite, "From here to the peer.")
       .export_values();
-  set_home(type);
+  set_home(type, "mooncake.engine");
   nb::setattr(type, "READ", type.attr("Read"));
   nb::setattr(type, "WRITE", type.attr("Write"));
   return type;
@@ -222,7 +220,7 @@ void add_notify(nb::module_& module) {
           "msg", [](const Notification& self) { return text_of(self.message); },
           [](Notification& self, const std::string& text) { self.message = text; },
           "What it says; a str.");
-  set_home(type);
+  set_home(type, "mooncake.engine");
 }
 
 void add_transfers(Engine& type) {
@@ -257,7 +255,8 @@ void add_transfer_engine(nb::module_& module) {
   const nb::object opcode = add_opcode(module);
   add_notify(module);
   set_home(nb::class_<InnerTransferEngine>(module, "InnerTransferEngine",
-                                           "A native engine that is shared: see get_engine()."));
+                                           "A native engine that is shared: see get_engine()."),
+           "mooncake.engine");
   Engine type(module, "TransferEngine", docs::kEngine);
   add_setup(type);
   add_memory(type);
@@ -265,7 +264,7 @@ void add_transfer_engine(nb::module_& module) {
   add_batches(type);
   add_peers(type);
   type.attr("TransferOpcode") = opcode;
-  set_home(type);
+  set_home(type, "mooncake.engine");
 }
 
 }  // namespace mooncake::python

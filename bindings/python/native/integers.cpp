@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "base/text.h"
@@ -78,10 +79,10 @@ bool is_bool(PyObject* item) {
 }
 
 // Of something else than an int: its __index__ may change the list under our hands.
-bool read_index(PyObject* item, std::size_t index, IntegerList& list) {
+bool read_index(PyObject* item, std::size_t index, std::uint64_t& value, IntegerList& list) {
   Py_INCREF(item);
   PyObject* const number = is_bool(item) ? nullptr : PyNumber_Index(item);
-  const bool good = number != nullptr && read_number(number, list.values[index]);
+  const bool good = number != nullptr && read_number(number, value);
   if (!good) refuse_item(item, index, number != nullptr, list);
   Py_XDECREF(number);
   Py_DECREF(item);
@@ -96,8 +97,9 @@ bool read_sequence(PyObject* source, IntegerList& list) {
   }
   const nb::object owner = nb::steal(items);
   const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items));
-  list.values.resize(size);
-  std::uint64_t* const places = list.values.data();
+  const std::size_t before = list.values.size();
+  list.values.resize(before + size);
+  std::uint64_t* const places = list.values.data() + before;
   for (std::size_t i = 0; i < size; ++i) {
     if (static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items)) != size) {
       list.fault = ": it was changed while it was read";
@@ -106,7 +108,7 @@ bool read_sequence(PyObject* source, IntegerList& list) {
     PyObject* const item = PySequence_Fast_GET_ITEM(items, static_cast<Py_ssize_t>(i));
     if (PyLong_CheckExact(item)) {
       if (!read_number(item, places[i])) return refuse_item(item, i, true, list);
-    } else if (!read_index(item, i, list)) {
+    } else if (!read_index(item, i, places[i], list)) {
       return false;
     }
   }
@@ -121,11 +123,12 @@ struct Layout {
 };
 
 Taken read_words(const void* begin, std::size_t count, const Layout& layout, IntegerList& list) {
-  auto& values = list.values;
-  values.resize(count);
+  const std::size_t before = list.values.size();
+  list.values.resize(before + count);
+  const std::span<std::uint64_t> values = std::span(list.values).subspan(before);
   const char* from = static_cast<const char*>(begin);
   if (layout.stride == sizeof(std::uint64_t) && count != 0) {
-    std::memcpy(values.data(), from, count * sizeof(std::uint64_t));
+    std::memcpy(values.data(), from, values.size_bytes());
   } else {
     for (std::uint64_t& value : values) {
       std::memcpy(&value, from, sizeof value);
@@ -190,6 +193,7 @@ Taken read_array(nb::handle source, IntegerList& list) {
   return taken == Taken::kOther ? refuse_array(source.ptr(), nullptr, list) : taken;
 }
 
+// Adds to what is in the list already.
 void read(nb::handle source, IntegerList& list) {
   PyObject* const object = source.ptr();
   if (!PyList_CheckExact(object) && !PyTuple_CheckExact(object)) {
@@ -202,6 +206,26 @@ void read(nb::handle source, IntegerList& list) {
   read_sequence(object, list);
 }
 
+void read_rows(PyObject* source, IntegerTable& table) {
+  PyObject* const rows = PyUnicode_Check(source) || PyBytes_Check(source)
+                             ? nullptr
+                             : PySequence_Tuple(source);  // ours: reading may change the caller's
+  if (rows == nullptr) {
+    table.flat.fault =
+        fmt::format(": a sequence of lists of ints is needed, not {}", Py_TYPE(source)->tp_name);
+    return;
+  }
+  const nb::object owner = nb::steal(rows);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(rows); ++i) {
+    read(PyTuple_GET_ITEM(rows, i), table.flat);
+    if (!table.flat.fault.empty()) {
+      table.flat.fault = fmt::format("[{}]{}", i, table.flat.fault);
+      return;
+    }
+    table.ends.push_back(table.flat.values.size());
+  }
+}
+
 }  // namespace
 
 void read_argument(nb::handle source, IntegerList& list) noexcept {
@@ -209,6 +233,15 @@ void read_argument(nb::handle source, IntegerList& list) noexcept {
     read(source, list);
   } catch (const std::bad_alloc&) {
     list.no_memory = true;
+  }
+  PyErr_Clear();
+}
+
+void read_argument(nb::handle source, IntegerTable& table) noexcept {
+  try {
+    read_rows(source.ptr(), table);
+  } catch (const std::bad_alloc&) {
+    table.flat.no_memory = true;
   }
   PyErr_Clear();
 }

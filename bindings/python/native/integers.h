@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,35 @@ struct IntegerList {
   bool no_memory = false;
 };
 
+// Several such lists, one after the other.
+struct IntegerTable {
+  IntegerList flat;               // fault of the first row that has one
+  std::vector<std::size_t> ends;  // of the rows, in flat.values
+};
+
+// Either of them as rows; those of a list have one number each. Points into it.
+class NumberRows {
+ public:
+  explicit NumberRows(const IntegerList& list) : list_(list) {}
+  explicit NumberRows(const IntegerTable& table) : list_(table.flat), ends_(&table.ends) {}
+
+  const IntegerList& list() const { return list_; }
+  bool is_table() const { return ends_ != nullptr; }
+  std::size_t size() const { return is_table() ? ends_->size() : list_.values.size(); }
+  std::span<const std::uint64_t> operator[](std::size_t index) const {
+    if (!is_table()) return std::span(list_.values).subspan(index, 1);
+    const std::size_t begin = index == 0 ? 0 : (*ends_)[index - 1];
+    return std::span(list_.values).subspan(begin, (*ends_)[index] - begin);
+  }
+
+ private:
+  const IntegerList& list_;
+  const std::vector<std::size_t>* ends_ = nullptr;
+};
+
 // Never says no, so that the call can name the argument.
 void read_argument(nanobind::handle source, IntegerList& list) noexcept;
+void read_argument(nanobind::handle source, IntegerTable& table) noexcept;
 // First of all in a call. Raises TypeError that names the argument, what was given and what is
 // allowed; throws bad_alloc where memory ran out.
 void check_list(const IntegerList& list, const char* argument);
@@ -43,6 +71,16 @@ struct type_caster<mooncake::python::IntegerList> {
     return true;
   }
   static handle from_cpp(const mooncake::python::IntegerList&, rv_policy, cleanup_list*) = delete;
+};
+
+template <>
+struct type_caster<mooncake::python::IntegerTable> {
+  NB_TYPE_CASTER(mooncake::python::IntegerTable, const_name("list[list[int]]"))
+  bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
+    mooncake::python::read_argument(source, value);
+    return true;
+  }
+  static handle from_cpp(const mooncake::python::IntegerTable&, rv_policy, cleanup_list*) = delete;
 };
 
 template <>

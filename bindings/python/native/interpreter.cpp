@@ -77,11 +77,13 @@ void check_raised() {
 
 bool interpreter_ends() { return ends; }
 
-void end_interpreter(std::vector<std::function<void()>> closers) {
+void end_interpreter(std::vector<std::function<void()>> stores,
+                     std::vector<std::function<void()>> engines) {
   ends = true;
   PyThreadState* const thread = PyEval_SaveThread();
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  call_side_by_side(std::move(closers));
+  call_side_by_side(std::move(stores));  // they may use the engines
+  call_side_by_side(std::move(engines));
   while (away.load() > 0 && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

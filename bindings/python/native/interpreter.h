@@ -36,8 +36,10 @@ void check_raised();
 // True once end_interpreter() has begun: nothing new may be set up. Under the GIL.
 bool interpreter_ends();
 
-// Run by atexit, under the GIL: calls all of `closers` without it, side by side, and then waits for
-// the threads that are inside a WithoutGil; two seconds at most, after which they stay there.
-void end_interpreter(std::vector<std::function<void()>> closers);
+// Run by atexit, under the GIL: calls all of `stores` without it, side by side, then so all of
+// `engines`, and then waits for the threads that are inside a WithoutGil; two seconds at most,
+// after which they stay there.
+void end_interpreter(std::vector<std::function<void()>> stores,
+                     std::vector<std::function<void()>> engines);
 
 }  // namespace mooncake::python

@@ -19,7 +19,7 @@ constexpr Setting kOthers[] = {
     {.name = "local_buffer_size",
      .type = SettingType::kBytes,
      .fallback = "16MB",
-     .help = "not needed: values are read and written where they are",
+     .help = "bound of a BufferPool's memory; values need none: they are read and written in place",
      .minimum = 0,
      .maximum = kTebibyte},
     {.name = "protocol",
@@ -152,6 +152,7 @@ Result<SetupPlan> plan_setup(SetupTexts given) {
   MC_TRY(const std::string notice, transfer::check_protocol(settings.text("protocol")));
   if (!notice.empty()) plan.notices.push_back(notice);
   MC_TRY(plan.options, store_options(settings));
+  plan.local_buffer_size = settings.bytes("local_buffer_size");
   return plan;
 }
 

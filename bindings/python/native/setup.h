@@ -15,7 +15,8 @@ using SetupTexts = std::map<std::string, std::string>;
 
 struct SetupPlan {
   StoreOptions options;
-  std::vector<std::string> notices;  // for people, one line each
+  std::uint64_t local_buffer_size = 0;  // bytes
+  std::vector<std::string> notices;     // for people, one line each
 };
 
 // Every error names the setting, its value and what is allowed. Opens nothing.

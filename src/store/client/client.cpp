@@ -114,11 +114,13 @@ Task<void> ClientImpl::keep_mounted() {
     const Code code = mounted_ ? co_await heartbeat() : Code::kClientNotFound;
     if (stopping_) break;
     if (code == Code::kOk) {
+      heard_ = true;
       reported = false;
       continue;
     }
     if (code == Code::kCancelled) continue;
-    if (code != Code::kClientNotFound) {
+    heard_ = code == Code::kClientNotFound;
+    if (!heard_) {
       if (!reported) {
         base::log_warning("Master {}: {}; trying again", options_.master_name,
                           code_info(code).text);

@@ -46,6 +46,21 @@ struct GetOutcome {
   std::uint64_t size = 0;
 };
 
+// What a put or upsert may ask for.
+struct PutOptions {
+  PutOptions() = default;  // no aggregate: see base/task.h
+  ReplicateConfig config;
+  bool upsert = false;
+};
+struct PutOutcome {
+  PutOutcome() = default;
+  std::vector<Code> codes;  // one for each item
+  std::string why;          // what the first item without space lacked, or is wrong with the config
+};
+
+// kInvalidArgument names what contradicts itself in the config of a call for `items` objects.
+Result<void> check_config(const ReplicateConfig& config, std::size_t items);
+
 class Client {
  public:
   // Mounts before it returns; kUnreachable or kDeadlineExceeded name the Master.
@@ -56,9 +71,10 @@ class Client {
   // destruction.
   virtual Task<void> stop(TimePoint deadline) = 0;
 
-  // Existing keys give kObjectExists (which the published API turns into success).
-  virtual Task<std::vector<Code>> put(std::span<const PutItem> items, ReplicateConfig config,
-                                      TimePoint deadline) = 0;
+  // Existing keys give kObjectExists (which the published API turns into success), unless it is an
+  // upsert.
+  virtual Task<PutOutcome> put(std::span<const PutItem> items, PutOptions options,
+                               TimePoint deadline) = 0;
   // Reads each object into its item's parts. kInvalidArgument when they are too small.
   virtual Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) = 0;
   // `allocate` is called for each found object with its index and size, and gives its place; again
@@ -79,6 +95,8 @@ class Client {
   virtual void interrupt() = 0;
 
   virtual bool mounted() const = 0;
+  // Mounted, and the Master has answered the last heartbeat.
+  virtual bool healthy() const = 0;
   virtual base::MetricsRegistry& metrics() = 0;
   // For simulation: this client's own segment, null when it gives none.
   virtual const memory::ExtentTable* extents() const = 0;

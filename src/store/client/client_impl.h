@@ -24,8 +24,8 @@ class ClientImpl final : public Client {
   Task<Result<void>> open(TimePoint deadline);
   Task<void> stop(TimePoint deadline) override;
 
-  Task<std::vector<Code>> put(std::span<const PutItem> items, ReplicateConfig config,
-                              TimePoint deadline) override;
+  Task<PutOutcome> put(std::span<const PutItem> items, PutOptions options,
+                       TimePoint deadline) override;
   Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) override;
   Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
                                     TimePoint deadline) override;
@@ -38,12 +38,14 @@ class ClientImpl final : public Client {
 
   void interrupt() override { master_.interrupt(); }
   bool mounted() const override { return mounted_; }
+  bool healthy() const override { return mounted_ && heard_; }
   base::MetricsRegistry& metrics() override { return metrics_; }
   const memory::ExtentTable* extents() const override {
     return segment_ ? segment_->extents() : nullptr;
   }
 
  private:
+  struct PutCall;
   struct PutState;
   struct GetState;
   // Where the bytes of one object go; empty when there is no room.
@@ -58,12 +60,10 @@ class ClientImpl final : public Client {
   Result<void> accept(std::span<const std::string_view> keys, std::vector<Code>& codes) const;
 
   // Put (client_put.cpp). Each works on the items of one message.
-  Task<void> put_some(std::span<const PutItem> items, std::span<Code> codes, ReplicateConfig config,
-                      TimePoint deadline);
-  Task<Result<PlacedBatch>> grant(std::span<const std::string_view> keys,
-                                  std::span<const std::uint64_t> sizes, ReplicateConfig config,
-                                  Numbers numbers, TimePoint deadline);
-  Task<void> write_and_publish(PutState& state, TimePoint deadline);
+  Task<void> put_some(PutCall& call, std::size_t first, std::size_t size);
+  Task<Result<PlacedBatch>> grant(const PutCall& call, std::span<const std::string_view> keys,
+                                  std::span<const std::uint64_t> sizes, Numbers numbers);
+  Task<void> write_and_publish(PutState& state);
   void plan_writes(PutState& state);
   Task<void> finish(net::Method method, std::span<const FinishItem> items, std::span<Code> codes,
                     TimePoint deadline);
@@ -90,6 +90,7 @@ class ClientImpl final : public Client {
   std::unique_ptr<SegmentHolder> segment_;
   base::Duration heartbeat_interval_ = std::chrono::seconds(1);
   bool mounted_ = false;
+  bool heard_ = true;  // whether the Master has answered the last heartbeat
   bool stopping_ = false;
   os::Completion<bool>* pausing_ = nullptr;
   base::TaskGroup tasks_;  // keep_mounted(), and the calls under way

@@ -1,8 +1,11 @@
-// Put: grant, data with record, publish; batched, and idempotent by numbered commands.
+// Put and upsert: grant, data with record, publish; batched, and idempotent by numbered commands.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "base/hash.h"
+#include "base/text.h"
 #include "store/client/client_impl.h"
 
 namespace mooncake::store {
@@ -22,112 +25,166 @@ std::uint64_t size_of(const PutItem& item) {
   return size;
 }
 
+Result<void> wrong(std::string text) { return fail(Code::kInvalidArgument, std::move(text)); }
+
+Result<void> check_soft_pin(const ReplicateConfig& config) {
+  if (config.soft_pin > SoftPin::kDisable) {
+    return wrong(fmt::format("soft_pin: {} is none of 0 (preserve), 1 (enable), 2 (disable)",
+                             static_cast<int>(config.soft_pin)));
+  }
+  if (!config.soft_pin_ttl) return {};
+  const std::int64_t ttl = config.soft_pin_ttl->count();
+  if (config.soft_pin != SoftPin::kEnable) {
+    return wrong(fmt::format("soft_pin_ttl: {} ms without soft_pin = enable", ttl));
+  }
+  constexpr std::int64_t kMost = std::numeric_limits<std::uint32_t>::max() - 1;
+  if (ttl >= 0 && ttl <= kMost) return {};
+  return wrong(fmt::format("soft_pin_ttl: {} ms is outside 0 to {} ms", ttl, kMost));
+}
+
+Result<void> check_groups(const ReplicateConfig& config, std::size_t items) {
+  if (!config.group_ids) return {};
+  if (config.group_ids->size() != items) {
+    return wrong(fmt::format("group_ids: {} for {} objects", config.group_ids->size(), items));
+  }
+  for (const std::string& group : *config.group_ids) {
+    if (group.size() <= kMaxKeyLength) continue;
+    return wrong(fmt::format("group_ids: one has {} bytes, at most {} are allowed", group.size(),
+                             kMaxKeyLength));
+  }
+  return {};
+}
+
 }  // namespace
+
+Result<void> check_config(const ReplicateConfig& config, std::size_t items) {
+  if (config.replica_num == 0) return wrong("replica_num: 0, at least 1 is needed");
+  if (config.data_type > ObjectDataType::kGeneral) {
+    return wrong(
+        fmt::format("data_type: {} is not within 0 to 9", static_cast<int>(config.data_type)));
+  }
+  if (config.preferred_segments.size() > kMaxPreferred) {
+    return wrong(fmt::format("preferred_segments: {}, at most {} are allowed",
+                             config.preferred_segments.size(), kMaxPreferred));
+  }
+  for (const std::string& name : config.preferred_segments) {
+    const std::string fault = base::name_fault(name, kMaxName);
+    if (!fault.empty()) return wrong(fmt::format("preferred_segments: a name {}", fault));
+  }
+  MC_CHECK(check_soft_pin(config));
+  return check_groups(config, items);
+}
+
+// What the messages of one call share.
+struct ClientImpl::PutCall {
+  std::span<const PutItem> items;
+  const PutOptions& options;
+  PutOutcome& outcome;
+  TimePoint deadline{};
+};
 
 // The items of one message that were granted, and the transfers that fill them.
 struct ClientImpl::PutState {
-  std::span<const PutItem> items;
-  std::span<Code> codes;
-  Numbers numbers;
-  PlacedBatch placed;                                   // one object for each of `asked`
-  std::vector<std::size_t> asked;                       // indexes into items
-  std::vector<std::vector<base::MutableBuffer>> parts;  // by position in `asked`
-  std::vector<memory::ExtentRecord> records;
-  std::vector<transfer::EngineRequest> requests;
-  std::vector<std::pair<std::size_t, std::size_t>> request_of;  // request -> (asked, replica)
+  const PutCall& call;
+  PlacedBatch placed{};                                   // one object for each of `asked`
+  std::vector<std::size_t> asked{};                       // indexes into the call's items
+  std::vector<std::vector<base::MutableBuffer>> parts{};  // by position in `asked`
+  std::vector<memory::ExtentRecord> records{};
+  std::vector<transfer::EngineRequest> requests{};
+  std::vector<std::pair<std::size_t, std::size_t>> request_of{};  // request -> (asked, replica)
 };
 
-Task<std::vector<Code>> ClientImpl::put(std::span<const PutItem> items, ReplicateConfig config,
-                                        TimePoint deadline) {
-  const CallUnderWay call(*this);
+Task<PutOutcome> ClientImpl::put(std::span<const PutItem> items, PutOptions options,
+                                 TimePoint deadline) {
+  const CallUnderWay under_way(*this);
   const TimePoint begun = env_.now();
   std::vector<std::string_view> keys;
   keys.reserve(items.size());
   for (const PutItem& item : items)
     keys.push_back(item.key);
-  std::vector<Code> codes;
-  if (Result<void> open = accept(keys, codes); !open) {
-    co_return std::vector<Code>(items.size(), open.error().code());
+  PutOutcome outcome;
+  Result<void> open = accept(keys, outcome.codes);
+  if (open) open = check_config(options.config, items.size());
+  if (!open) {
+    outcome.codes.assign(items.size(), open.error().code());
+    outcome.why = open.error().detail();
+    co_return outcome;
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (size_of(items[i]) == 0) codes[i] = Code::kInvalidArgument;
+    if (size_of(items[i]) == 0) outcome.codes[i] = Code::kInvalidArgument;
   }
   std::vector<std::pair<std::size_t, std::size_t>> messages;
   for_each_message(
       items.size(), [&](std::size_t i) { return keys[i]; },
       [&](std::size_t first, std::size_t size) { messages.emplace_back(first, size); });
-  for (const auto& [first, size] : messages) {
-    co_await put_some(items.subspan(first, size), std::span(codes).subspan(first, size), config,
-                      deadline);
-  }
+  PutCall call{items, options, outcome, deadline};
+  for (const auto& [first, size] : messages)
+    co_await put_some(call, first, size);
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (codes[i] == Code::kOk) {
+    if (outcome.codes[i] == Code::kOk) {
       counters_.stored.add();
       counters_.put_bytes.add(size_of(items[i]));
-    } else if (codes[i] != Code::kObjectExists) {
+    } else if (outcome.codes[i] != Code::kObjectExists) {
       counters_.put_failures.add();
     }
   }
   counters_.put_seconds.observe(std::chrono::duration<double>(env_.now() - begun).count());
-  co_return codes;
+  co_return outcome;
 }
 
-// One message's items. What finds no room because memory is still being prepared is asked for
-// again, under new numbers, until the deadline.
-Task<void> ClientImpl::put_some(std::span<const PutItem> items, std::span<Code> codes,
-                                ReplicateConfig config, TimePoint deadline) {
+// One message's items. What finds no room because memory is still being prepared, or too many
+// writers at its key, is asked for again, under new numbers, until the deadline.
+Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t size) {
+  std::vector<Code>& codes = call.outcome.codes;
   std::vector<std::size_t> left;
-  for (std::size_t i = 0; i < items.size(); ++i) {
+  for (std::size_t i = first; i < first + size; ++i) {
     if (codes[i] == Code::kOk) left.push_back(i);
   }
   const std::uint64_t interrupts = master_.interrupts();
   while (!left.empty()) {
-    PutState state;
-    state.items = items;
-    state.codes = codes;
+    PutState state{call};
     state.asked = std::move(left);
     left.clear();
     std::vector<std::string_view> keys;
     std::vector<std::uint64_t> sizes;
     for (std::size_t i : state.asked) {
-      keys.push_back(items[i].key);
-      sizes.push_back(size_of(items[i]));
+      keys.push_back(call.items[i].key);
+      sizes.push_back(size_of(call.items[i]));
     }
     // Open until the writes are published or given back: the Master takes an open grant whose
     // number is no longer open for abandoned.
     const CommandNumbers::Open numbers(numbers_, keys.size());
-    state.numbers = numbers.numbers();
-    Result<PlacedBatch> placed = co_await grant(keys, sizes, config, state.numbers, deadline);
+    Result<PlacedBatch> placed = co_await grant(call, keys, sizes, numbers.numbers());
     if (!placed) {
       for (std::size_t i : state.asked)
         codes[i] = placed.error().code();
       co_return;
     }
     state.placed = std::move(*placed);
+    if (call.outcome.why.empty()) call.outcome.why = state.placed.shortage;
     for (std::size_t a = 0; a < state.asked.size(); ++a) {
       const Code code = state.placed.objects[a].code;
-      codes[state.asked[a]] = code;
-      if (code == Code::kSpaceInPreparation) left.push_back(state.asked[a]);
+      codes[state.asked[a]] = code == Code::kSpaceInPreparation ? Code::kNoSpace : code;
+      if (code == Code::kSpaceInPreparation || code == Code::kBusy) left.push_back(state.asked[a]);
     }
-    co_await write_and_publish(state, deadline);
-    if (left.empty()) co_return;
+    co_await write_and_publish(state);
     const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
     const bool interrupted = master_.interrupts() != interrupts;
-    if (again >= deadline || interrupted) {
-      for (std::size_t i : left)
-        codes[i] = interrupted ? Code::kCancelled : Code::kNoSpace;
-      co_return;
+    for (std::size_t i : left) {
+      if (interrupted) codes[i] = Code::kCancelled;
     }
+    if (left.empty() || interrupted || again >= call.deadline) co_return;
     co_await env_.executor.sleep_until(again);
   }
 }
 
-Task<Result<PlacedBatch>> ClientImpl::grant(std::span<const std::string_view> keys,
-                                            std::span<const std::uint64_t> sizes,
-                                            ReplicateConfig config, Numbers numbers,
-                                            TimePoint deadline) {
-  net::Bytes body = encode_grant(id_, numbers, keys, sizes, config.replica_num);
-  Result<net::Bytes> reply = co_await master_.call(net::Method::kGrant, std::move(body), deadline);
+Task<Result<PlacedBatch>> ClientImpl::grant(const PutCall& call,
+                                            std::span<const std::string_view> keys,
+                                            std::span<const std::uint64_t> sizes, Numbers numbers) {
+  net::Bytes body =
+      encode_grant(id_, numbers, keys, sizes, call.options.config, call.options.upsert);
+  Result<net::Bytes> reply =
+      co_await master_.call(net::Method::kGrant, std::move(body), call.deadline);
   if (!reply) co_return fail(std::move(reply).error());
   Result<PlacedBatch> placed = decode_grant(*reply, keys.size());
   if (!placed) co_return placed;
@@ -148,7 +205,9 @@ void ClientImpl::plan_writes(PutState& state) {
   for (std::size_t a = 0; a < count; ++a) {
     const PlacedObject& object = state.placed.objects[a];
     if (object.code != Code::kOk) continue;
-    const PutItem& item = state.items[state.asked[a]];
+    const std::size_t i = state.asked[a];
+    const PutItem& item = state.call.items[i];
+    const PutOptions& options = state.call.options;
     for (ConstBytes part : item.parts) {
       // A write only reads its local side; slices of both directions share one type.
       state.parts[a].emplace_back(const_cast<std::byte*>(part.data()), part.size());
@@ -157,7 +216,10 @@ void ClientImpl::plan_writes(PutState& state) {
     record.version = object.version.value();
     record.size = size_of(item);
     record.key_length = static_cast<std::uint16_t>(item.key.size());
-    record.kind = memory::kPut;
+    record.kind = options.upsert ? memory::kUpsert : memory::kPut;
+    if (options.config.group_ids && !(*options.config.group_ids)[i].empty()) {
+      record.group = base::hash64((*options.config.group_ids)[i], 0);
+    }
     record.replicas = static_cast<std::uint8_t>(object.replicas.size());
     for (std::size_t r = 0; r < object.replicas.size(); ++r) {
       const auto& [index, offset] = object.replicas[r];
@@ -180,9 +242,11 @@ void ClientImpl::plan_writes(PutState& state) {
   }
 }
 
-Task<void> ClientImpl::write_and_publish(PutState& state, TimePoint deadline) {
+Task<void> ClientImpl::write_and_publish(PutState& state) {
   plan_writes(state);
   if (state.requests.empty()) co_return;
+  const TimePoint deadline = state.call.deadline;
+  std::vector<Code>& outcomes = state.call.outcome.codes;
   const TimePoint data_deadline = deadline - time_to_finish(deadline - env_.now());
   co_await engine_.transfer(state.requests, data_deadline);
 
@@ -194,7 +258,7 @@ Task<void> ClientImpl::write_and_publish(PutState& state, TimePoint deadline) {
     const std::size_t a = state.request_of[request].first;
     const PlacedObject& object = state.placed.objects[a];
     FinishItem item;
-    item.key = state.items[state.asked[a]].key;
+    item.key = state.call.items[state.asked[a]].key;
     item.version = object.version;
     Code failure = Code::kTransferFailed;
     bool any = false;
@@ -214,14 +278,14 @@ Task<void> ClientImpl::write_and_publish(PutState& state, TimePoint deadline) {
       item.arrived.clear();
       revoke.push_back(std::move(item));
       revoked.push_back(state.asked[a]);
-      state.codes[state.asked[a]] = failure;
+      outcomes[state.asked[a]] = failure;
     }
   }
   if (!publish.empty()) {
     std::vector<Code> codes(publish.size(), Code::kOk);
     co_await finish(net::Method::kPublish, publish, codes, deadline);
     for (std::size_t i = 0; i < publish.size(); ++i)
-      state.codes[published[i]] = codes[i];
+      outcomes[published[i]] = codes[i];
   }
   if (!revoke.empty()) {
     std::vector<Code> ignored(revoke.size(), Code::kOk);

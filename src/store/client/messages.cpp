@@ -160,13 +160,30 @@ net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Versi
 }
 
 net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
-                        std::span<const std::uint64_t> sizes, std::uint32_t replicas) {
+                        std::span<const std::uint64_t> sizes, const ReplicateConfig& config,
+                        bool upsert) {
   FlatBufferBuilder builder;
   const KeyVectors vectors = add_keys(builder, keys);
   const auto size_vector = builder.CreateVector(sizes.data(), sizes.size());
-  builder.Finish(wire::CreateGrantRequest(builder, static_cast<std::uint64_t>(client),
-                                          numbers.first, numbers.oldest_open, vectors.bytes,
-                                          vectors.lengths, size_vector, replicas));
+  const auto preferred = builder.CreateVectorOfStrings(config.preferred_segments);
+  wire::GrantRequestBuilder request(builder);
+  request.add_client(static_cast<std::uint64_t>(client));
+  request.add_first_sequence(numbers.first);
+  request.add_oldest_open(numbers.oldest_open);
+  request.add_keys(vectors.bytes);
+  request.add_key_lengths(vectors.lengths);
+  request.add_sizes(size_vector);
+  request.add_replicas(config.replica_num);
+  request.add_upsert(upsert);
+  request.add_hard_pin(config.hard_pin);
+  request.add_soft_pin(static_cast<wire::SoftPin>(config.soft_pin));
+  if (config.soft_pin_ttl) {
+    request.add_soft_pin_ttl_ms(static_cast<std::uint32_t>(config.soft_pin_ttl->count()));
+  }
+  request.add_prefer_same_node(config.prefer_same_node);
+  request.add_data_type(static_cast<std::uint8_t>(config.data_type));
+  request.add_preferred_segments(preferred);
+  builder.Finish(request.Finish());
   return net::copy_of(builder);
 }
 
@@ -225,9 +242,10 @@ Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected) {
   MC_TRY(const wire::GrantReply* reply, verified<wire::GrantReply>(body, "Master\'s GrantReply"));
   MC_TRY(PlacedBatch out, read_placed(reply, expected));
   if (reply->needed() != 0) {
-    out.shortage = fmt::format("needs {}, evictable {}, leased or being written {}",
-                               format_size(reply->needed()), format_size(reply->evictable()),
-                               format_size(reply->held()));
+    out.shortage = fmt::format(
+        "needs {}, evictable {}, leased or being written {}, pinned {}, not yet prepared {}",
+        format_size(reply->needed()), format_size(reply->evictable()), format_size(reply->held()),
+        format_size(reply->pinned()), format_size(reply->unprepared()));
   }
   return out;
 }

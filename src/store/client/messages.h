@@ -52,8 +52,10 @@ net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch new
 net::Bytes encode_unmount(ClientId client, std::uint64_t sequence);
 net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Version newest,
                             std::span<const OwnSegment> segments);
+// The config has passed check_config().
 net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
-                        std::span<const std::uint64_t> sizes, std::uint32_t replicas);
+                        std::span<const std::uint64_t> sizes, const ReplicateConfig& config,
+                        bool upsert);
 net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items);
 net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys);
 net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,

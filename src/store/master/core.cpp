@@ -28,11 +28,13 @@ Core::State::State(const CoreOptions& options_)
       epoch_limit(std::max(options_.epoch_limit, options_.epoch)),
       directory(options_.hash_seed),
       placer(options_.hash_seed),
-      policy(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns)),
-      held(lease_ns) {}
+      ordinary(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
+      soft_pinned(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns) {
+}
 
 void Core::State::apply(const Command& command) {
-  held.advance(now);
+  ordinary.held.advance(now);
+  soft_pinned.held.advance(now);
   switch (command.kind) {
     case CommandKind::kMount:
       return mount(command);
@@ -220,7 +222,7 @@ void Core::State::unlink_open(std::uint32_t number) {
   --totals.open_grants;
   // It is the writer's to say how the grant ended, but not to end it again.
   if (Client* writer = clients.find(directory[number].writer)) {
-    writer->outcomes.close(directory[number].sequence);
+    writer->outcomes.close(writer->outcomes.whole(directory[number].open.number));
   }
 }
 

@@ -27,7 +27,7 @@ enum class CommandKind : std::uint8_t {
   kMount,      // segments: all that the client gives; what it gave and does not name is unmounted
   kUnmount,    // segments (id, incarnation); none = the client and all it has
   kHeartbeat,  // segments (id, incarnation, prepared)
-  kGrant,      // items (key, size), replicas
+  kGrant,      // items (key, size), replicas, terms
   kPublish,    // items (key, version, incarnations)
   kRevoke,     // items (key, version)
   kLocate,     // items (key); takes a lease of lease_ttl on what it finds
@@ -53,6 +53,16 @@ struct MountedSegment {
   std::uint64_t prepared = 0;
 };
 
+// How a grant's objects are to be placed and kept; as in ReplicateConfig.
+struct GrantTerms {
+  bool upsert = false;  // replaces what is published under the key when it is published itself
+  bool hard_pin = false;
+  SoftPin soft_pin = SoftPin::kPreserve;
+  std::optional<base::Duration> soft_pin_ttl;
+  bool prefer_same_node = false;
+  std::span<const std::string_view> preferred{};  // names of segments
+};
+
 // Points to what the caller keeps alive during apply().
 struct Command {
   CommandKind kind = CommandKind::kTick;
@@ -72,6 +82,8 @@ struct Command {
                            // younger grants to come: the client has to mount again
   std::size_t budget = 4096;  // kTick: entries to visit at most
   std::uint32_t replicas = 1;
+  GrantTerms terms{};
+  ObjectDataType data_type = ObjectDataType::kUnknown;  // kGrant; for whoever counts
   bool force = false;
   std::string_view client_name;
   std::span<const CommandItem> items{};
@@ -93,6 +105,7 @@ struct Shortage {
   std::uint64_t needed = 0;
   std::uint64_t evictable = 0;
   std::uint64_t held = 0;        // leased, or open for writing
+  std::uint64_t pinned = 0;      // not to be evicted
   std::uint64_t unprepared = 0;  // not yet ready at the owners
 };
 
@@ -103,6 +116,7 @@ struct Decision {
     kPublished,
     kRemoved,
     kEvicted,
+    kReplaced /* by an upsert, whose kPublished follows */,
     kGrantExpired,
     kRevoked,
     kLost /* its segment went */
@@ -112,6 +126,8 @@ struct Decision {
   std::uint64_t size = 0;
   std::string key;
 };
+
+inline constexpr std::size_t kMaxWritesOfOneKey = 64;
 
 // One effect for each item (or segment) of the command, in order. `items` has room for all of them.
 struct Effects {
@@ -130,6 +146,10 @@ struct CoreOptions {
   base::Duration client_ttl = std::chrono::seconds(10);
   // An open write of a live client is given up after this; of an expired client at once.
   base::Duration grant_ttl = std::chrono::seconds(30);
+  base::Duration soft_pin_ttl = std::chrono::minutes(30);    // of grants that name none
+  base::Duration max_soft_pin_ttl = std::chrono::hours(24);  // at most 49 days
+  // Whether soft-pinned objects may go when nothing else is left to evict.
+  bool evict_soft_pinned = true;
   double eviction_high_watermark =
       0.90;  // share of capacity; 1 = evict only when a grant needs room
   double eviction_ratio = 0.05;
@@ -139,6 +159,7 @@ struct CoreOptions {
 
 struct Totals {
   std::uint64_t objects = 0;  // published
+  std::uint64_t soft_pinned_objects = 0, hard_pinned_objects = 0;
   std::uint64_t open_grants = 0;
   std::uint64_t capacity_bytes = 0;  // of mounted segments
   std::uint64_t prepared_bytes = 0;
@@ -161,9 +182,13 @@ struct SegmentUse {
 // then answered. Memory per object beside its key's text: at most 160 bytes. `now` never goes back.
 //
 // Grant: kObjectExists when the key is published, or is being written under a grant that has not
-// expired (the caller treats it as present). Finding no room it evicts; kNoSpace only when what is
-// free and what may be evicted is less than the object or lies in no one piece, kSpaceInPreparation
-// when an owner is still preparing enough. Fewer replicas than asked are given rather than none.
+// expired (the caller treats it as present); not for an upsert, which may be one of many writes
+// (kMaxWritesOfOneKey, then kBusy) that are open for a key. Finding no room it evicts; kNoSpace
+// only when what is free and what may be evicted is less than the object or lies in no one piece,
+// kSpaceInPreparation when an owner is still preparing enough. Fewer replicas than asked are given
+// rather than none.
+// Publish: an upsert takes the place of what is published, at once, whatever leases that has; a put
+// that finds something published is answered kObjectExists, and its grant has ended.
 // The writer's grant ends by publish, revoke, grant_ttl (lazily), its own expiry, or when its
 // number is no longer open; a late publish then finds kObjectNotFound, or kInvalidWrite when the
 // key is another's by now. Clients are told apart by ClientId alone. A segment's name may be

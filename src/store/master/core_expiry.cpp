@@ -13,6 +13,7 @@ void Core::State::tick(const Command& command) {
   std::size_t budget = std::max<std::size_t>(command.budget, 1);
   expire_clients(budget);
   if (budget > 0) expire_grants(budget);
+  if (budget > 0) end_soft_pins(budget);
   if (budget > 0) evict_to_watermark(budget);
   effects->more = budget == 0;
 }
@@ -49,8 +50,8 @@ void Core::State::evict_to_watermark(std::size_t& budget) {
   const double low = options.eviction_high_watermark - options.eviction_ratio;
   const auto target = static_cast<std::uint64_t>(capacity * std::max(low, 0.0));
   for (; budget > 0 && totals.allocated_bytes > target; --budget) {
-    // Those that are held now are for another round.
-    if (!evict_one(nullptr)) break;
+    // Those that are held now are for another round. Soft-pinned ones go for the high mark only.
+    if (!evict_one(nullptr, totals.allocated_bytes > high)) break;
   }
   evicting_round = budget == 0;
 }
@@ -70,19 +71,6 @@ void Core::State::release_grants_of(const Client& client) {
     }
     number = next;
   }
-}
-
-bool Core::State::evict_one(std::vector<Segment*>* freed) {
-  const std::uint32_t victim = policy->next_victim(now);
-  if (victim == kNoEntry) return false;
-  const Entry& entry = directory[victim];
-  for (std::size_t i = 0; freed != nullptr && i < entry.replicas; ++i) {
-    freed->push_back(segments.find(entry.placements[i].segment));
-  }
-  ++totals.evicted_objects;
-  totals.evicted_bytes += entry.size * entry.replicas;
-  drop_published(victim, Decision::Kind::kEvicted);
-  return true;
 }
 
 }  // namespace mooncake::store::master

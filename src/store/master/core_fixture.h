@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "store/master/core.h"
@@ -91,6 +92,25 @@ class Fixture {
     return effects.code;
   }
 
+  // Under the terms of the fixture, as an upsert.
+  Effect grant_upsert(ClientId client, std::string_view key, std::uint64_t size) {
+    const GrantTerms before = std::exchange(terms, upsert_terms());
+    const Effect granted = grant(client, key, size);
+    terms = before;
+    return granted;
+  }
+  Effect upsert(ClientId client, std::string_view key, std::uint64_t size = kUnit) {
+    const Effect granted = grant_upsert(client, key, size);
+    if (granted.code != Code::kOk) return granted;
+    EXPECT_EQ(publish(client, key, granted).code, Code::kOk);
+    return granted;
+  }
+  GrantTerms upsert_terms() const {
+    GrantTerms upserting = terms;
+    upserting.upsert = true;
+    return upserting;
+  }
+
   // One item under the next number of the client, or under `number`.
   Effect one(CommandKind kind, ClientId client, CommandItem item, std::uint64_t number = 0) {
     Command command;
@@ -100,6 +120,7 @@ class Fixture {
     command.oldest_open = oldest_open;
     command.items = {&item, 1};
     command.replicas = replicas;
+    command.terms = terms;
     command.force = force;
     return apply(command).front();
   }
@@ -186,6 +207,7 @@ class Fixture {
   bool check = true;
   bool force = false;
   std::uint32_t replicas = 1;
+  GrantTerms terms;
   std::uint64_t numbers = 0;
   std::uint64_t oldest_open = 0;
   Version newest_version;  // that heartbeats report

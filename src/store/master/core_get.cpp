@@ -1,4 +1,6 @@
 // Locate, exist, remove: published objects.
+#include <utility>
+
 #include "store/master/core_state.h"
 
 namespace mooncake::store::master {
@@ -6,11 +8,13 @@ namespace mooncake::store::master {
 void Core::State::lease(std::uint32_t number, Entry& entry) {
   const std::uint64_t until = now + lease_ns;
   if (entry.until == until && until != now) return;
+  const std::uint64_t before = std::exchange(entry.until, until);
+  Candidates* candidates = candidates_of(entry);
+  if (candidates == nullptr) return;
   const std::uint64_t bytes = entry.replicas * units_for(entry.size) * memory::kExtentUnit;
-  held.remove(entry.until, bytes);
-  entry.until = until;
-  held.add(until, bytes);
-  policy->on_access(number);
+  candidates->held.remove(before, bytes);
+  candidates->held.add(until, bytes);
+  candidates->policy->on_access(number);
 }
 
 void Core::State::locate(std::uint32_t number, Effect& effect) {
@@ -51,12 +55,8 @@ void Core::State::remove(const Item& item, Effect& effect) {
 }
 
 void Core::State::drop_published(std::uint32_t number, Decision::Kind kind) {
-  const Entry& entry = directory[number];
-  note(kind, entry);
-  const std::uint64_t bytes = bytes_of(entry);
-  held.remove(entry.until, bytes);
-  published_bytes -= bytes;
-  policy->on_remove(number);
+  note(kind, directory[number]);
+  leave(number);
   --totals.objects;
   erase(number);
 }

@@ -31,15 +31,35 @@ std::ostream& operator<<(std::ostream& out, const Step& step) {
              << int{step.argument} << "}";
 }
 
-// What the core must know.
+// What the core must know of a published object or an open write.
 struct Object {
   Effect grant;
-  bool published = false;
+  bool upsert = false;
+  bool hard_pin = false;
+  SoftPin soft_pin = SoftPin::kPreserve;  // that an open write asks for
+  base::Duration soft_pin_ttl{};
+  TimePoint pinned_until{};
+  bool was_pinned = false;  // softly, so that its place in the order is not known
   std::uint64_t writer = 0;
-  std::uint64_t number = 0;
   TimePoint until{};  // of the grant or lease
   bool remove_wanted = false;
   std::vector<base::SegmentIncarnation> incarnations;  // of the grant
+};
+struct Key {
+  std::optional<Object> published;
+  std::vector<Object> open;
+
+  Object* find(Version version) {
+    if (published && published->grant.version == version) return &*published;
+    for (Object& object : open) {
+      if (object.grant.version == version) return &object;
+    }
+    return nullptr;
+  }
+  void forget(Version version) {
+    if (published && published->grant.version == version) return published.reset();
+    std::erase_if(open, [&](const Object& object) { return object.grant.version == version; });
+  }
 };
 struct ModelClient {
   bool mounted = false;
@@ -56,6 +76,7 @@ struct Sent {
   std::vector<base::SegmentIncarnation> incarnations;
   Effect answer;
   std::uint32_t replicas = 1;
+  GrantTerms terms;
   bool force = false;
 };
 
@@ -84,7 +105,7 @@ class Model {
       case 8:
         return publish(client, key, step.argument);
       case 9:
-        return revoke(client, key);
+        return revoke(client, key, step.argument);
       case 10:
       case 11:
         return locate(key);
@@ -104,10 +125,16 @@ class Model {
     const Result<void> sound = f.core.verify();
     if (!sound) RC_FAIL(sound.error().message());
     std::uint64_t published = 0;
-    for (const auto& [key, object] : objects_)
-      published += object.published;
+    std::uint64_t open = 0;
+    std::uint64_t hard = 0;
+    for (const auto& [name, key] : keys_) {
+      published += key.published.has_value();
+      open += key.open.size();
+      hard += key.published && key.published->hard_pin;
+    }
     RC_ASSERT(f.core.totals().objects == published);
-    RC_ASSERT(f.core.totals().open_grants == objects_.size() - published);
+    RC_ASSERT(f.core.totals().open_grants == open);
+    RC_ASSERT(f.core.totals().hard_pinned_objects == hard);
   }
 
  private:
@@ -120,6 +147,7 @@ class Model {
     command.client = id(sent.client);
     command.sequence = sent.number;
     command.replicas = sent.replicas;
+    command.terms = sent.terms;
     command.force = sent.force;
     sent.item.key = sent.key;
     sent.item.incarnations = sent.incarnations;
@@ -144,28 +172,40 @@ class Model {
   // Takes note of what the core did beyond its answer; `except` is what it was told to do.
   void learn(std::optional<Kind> except = std::nullopt) {
     for (const Decision& decision : f.decisions) {
-      const auto found = objects_.find(decision.key);
-      RC_ASSERT(found != objects_.end());
-      RC_ASSERT(found->second.grant.version == decision.version);
+      Key& key = keys_[decision.key];
+      const Object* object = key.find(decision.version);
+      RC_ASSERT(object != nullptr);
       if (decision.kind == except) continue;
+      const bool published = key.published && &*key.published == object;
       if (decision.kind == Kind::kEvicted) {
-        // The least recently used of those without a lease.
-        RC_ASSERT(found->second.until <= f.now);
-        for (const std::string& other : order_) {
-          if (other == decision.key) break;
-          RC_ASSERT(objects_.at(other).until > f.now);
-        }
+        RC_ASSERT(published);
+        check_victim(decision.key, *object);
       } else if (decision.kind == Kind::kGrantExpired) {
-        RC_ASSERT(!found->second.published);
+        RC_ASSERT(!published);
       } else {
-        RC_ASSERT(decision.kind == Kind::kLost && found->second.published);
+        RC_ASSERT(decision.kind == Kind::kLost && published);
       }
-      forget(decision.key);
+      forget(decision.key, decision.version);
     }
   }
-  void forget(const std::string& key) {
-    objects_.erase(key);
-    order_.remove(key);
+  bool may_go(const Object& object) const { return object.until <= f.now && !object.hard_pin; }
+  // The least recently used of those that nothing holds; pinned ones when there are no others.
+  void check_victim(const std::string& victim, const Object& object) const {
+    RC_ASSERT(may_go(object));
+    const bool pinned = object.pinned_until > f.now;
+    for (const std::string& name : order_) {
+      const Object& other = *keys_.at(name).published;
+      if (name == victim && !pinned) break;
+      if (name == victim || !may_go(other)) continue;
+      RC_ASSERT(other.pinned_until > f.now || (!pinned && other.was_pinned) ||
+                (!pinned && object.was_pinned));
+    }
+  }
+  void forget(const std::string& key, Version version) {
+    const auto found = keys_.find(key);
+    found->second.forget(version);
+    if (!found->second.published) order_.remove(key);
+    if (!found->second.published && found->second.open.empty()) keys_.erase(found);
   }
   void use(const std::string& key) {
     order_.remove(key);
@@ -188,8 +228,10 @@ class Model {
     RC_ASSERT(f.unmount(id(client)) == Code::kOk);
     clients_[client].mounted = false;
     learn();
-    for (const auto& [key, object] : objects_)
-      RC_ASSERT(object.published || object.writer != client);
+    for (const auto& [name, key] : keys_) {
+      for (const Object& object : key.open)
+        RC_ASSERT(object.writer != client);
+    }
   }
   void heartbeat(std::uint64_t client) {
     ModelClient& known = clients_[client];
@@ -210,65 +252,113 @@ class Model {
     }
   }
 
+  static GrantTerms terms_of(std::uint8_t argument) {
+    GrantTerms terms;
+    terms.upsert = argument % 2 == 0;
+    terms.hard_pin = argument % 32 == 3;
+    if (argument % 6 == 1) terms.soft_pin = SoftPin::kEnable;
+    if (argument % 6 == 2) terms.soft_pin = SoftPin::kDisable;
+    if (argument % 12 == 1) terms.soft_pin_ttl = std::chrono::milliseconds(argument * 8);
+    return terms;
+  }
+  bool is_taken(const std::string& key, bool upsert) const {
+    const auto found = keys_.find(key);
+    if (found == keys_.end() || upsert) return false;
+    bool taken = found->second.published.has_value();
+    for (const Object& object : found->second.open)
+      taken = taken || object.until > f.now;
+    return taken;
+  }
+
   void grant(std::uint64_t client, const std::string& key, std::uint8_t argument) {
     Sent sent = sending(CommandKind::kGrant, client, key);
     sent.item.size = 1 + argument % 40 * (kUnit / 3);
     sent.replicas = argument % 5 == 0 ? 2 : 1;
-    const auto found = objects_.find(key);
-    const bool exists =
-        found != objects_.end() && (found->second.published || found->second.until > f.now);
+    sent.terms = terms_of(static_cast<std::uint8_t>(argument * 7 + sent.number));
+    const bool taken = is_taken(key, sent.terms.upsert);
     const Effect effect = send(sent);
     if (!clients_[client].mounted) {
       RC_ASSERT(effect.code == Code::kClientNotFound);
       return;
     }
-    RC_ASSERT((effect.code == Code::kObjectExists) == exists);
+    RC_ASSERT((effect.code == Code::kObjectExists) == taken);
     learn();
-    if (exists) return;
-    RC_ASSERT(objects_.count(key) == 0u);
-    if (effect.code == Code::kNoSpace) return;
+    if (taken || effect.code == Code::kBusy || effect.code == Code::kNoSpace) return;
     RC_ASSERT(effect.code == Code::kOk);
     RC_ASSERT(effect.version > newest_);
     RC_ASSERT(effect.replicas >= 1 && effect.replicas <= sent.replicas);
     newest_ = effect.version;
-    Object& object = objects_[key];
+    Object object;
     object.grant = effect;
+    object.upsert = sent.terms.upsert;
+    object.hard_pin = sent.terms.hard_pin;
+    object.soft_pin = sent.terms.soft_pin;
+    object.soft_pin_ttl = sent.terms.soft_pin_ttl.value_or(options_.soft_pin_ttl);
     object.writer = client;
-    object.number = sent.number;
     object.until = f.now + options_.grant_ttl;
     object.incarnations = f.incarnations(effect);
+    keys_[key].open.push_back(object);
   }
 
   Code expected_writer(std::uint64_t client, const std::string& key, Version version) {
     if (!clients_[client].mounted) return Code::kClientNotFound;
-    const auto found = objects_.find(key);
-    if (found == objects_.end()) return Code::kObjectNotFound;
-    if (found->second.grant.version != version) return Code::kInvalidWrite;
-    return found->second.writer == client ? Code::kOk : Code::kIllegalClient;
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) return Code::kObjectNotFound;
+    const Object* object = found->second.find(version);
+    if (object == nullptr) return Code::kInvalidWrite;
+    return object->writer == client ? Code::kOk : Code::kIllegalClient;
   }
-  Version version_to_name(const std::string& key) {
-    const auto found = objects_.find(key);
-    if (found != objects_.end()) last_version_[key] = found->second.grant.version;
+  // One of the key's, or the last one that was named.
+  Version version_to_name(const std::string& key, std::uint8_t argument) {
+    const auto found = keys_.find(key);
+    if (found != keys_.end()) {
+      const std::vector<Object>& open = found->second.open;
+      const bool choose_open = !open.empty() && (argument % 8 != 0 || !found->second.published);
+      const Object& object =
+          choose_open ? open[argument / 8 % open.size()] : *found->second.published;
+      last_version_[key] = object.grant.version;
+    }
     return last_version_[key];
   }
 
   void publish(std::uint64_t client, const std::string& key, std::uint8_t argument) {
     Sent sent = sending(CommandKind::kPublish, client, key);
-    sent.item.version = version_to_name(key);
+    sent.item.version = version_to_name(key, argument);
     Code expected = expected_writer(client, key, sent.item.version);
-    const auto found = objects_.find(key);
-    if (found != objects_.end()) {
-      sent.incarnations = found->second.incarnations;
+    const auto found = keys_.find(key);
+    Object* object = found == keys_.end() ? nullptr : found->second.find(sent.item.version);
+    if (object != nullptr) {
+      sent.incarnations = object->incarnations;
       if (argument % 7 == 0) sent.incarnations.back() = base::SegmentIncarnation{};
     }
-    const bool again = expected == Code::kOk && found->second.published;
-    if (expected == Code::kOk && !again) expected = expected_replicas(found->second, sent);
+    const bool there = found != keys_.end() && found->second.published.has_value();
+    const bool again = there && object == &*found->second.published;
+    if (expected == Code::kOk && !again) {
+      expected = there && !object->upsert ? Code::kObjectExists : expected_replicas(*object, sent);
+    }
     RC_ASSERT(send(sent).code == expected);
-    learn(Kind::kPublished);
+    for (const Decision& decision : f.decisions) {
+      RC_ASSERT(decision.kind == Kind::kPublished || decision.kind == Kind::kReplaced ||
+                (decision.kind == Kind::kRevoked && expected == Code::kObjectExists));
+    }
+    if (expected == Code::kObjectExists) forget(key, sent.item.version);
     if (expected != Code::kOk || again) return;
-    found->second.published = true;
-    found->second.until = f.now;
-    use(key);
+    make_visible(key, found->second, *object);
+  }
+  void make_visible(const std::string& name, Key& key, Object object) {
+    RC_ASSERT((f.count(Kind::kReplaced) == 1) == key.published.has_value());
+    RC_ASSERT(f.count(Kind::kPublished) == 1);
+    if (key.published) {
+      object.hard_pin = object.hard_pin || key.published->hard_pin;
+      object.pinned_until = key.published->pinned_until;
+    }
+    if (object.soft_pin == SoftPin::kEnable) object.pinned_until = f.now + object.soft_pin_ttl;
+    if (object.soft_pin == SoftPin::kDisable) object.pinned_until = {};
+    object.was_pinned = object.pinned_until > f.now;
+    object.until = f.now;
+    key.forget(object.grant.version);
+    key.published = object;
+    use(name);
   }
   Code expected_replicas(const Object& object, const Sent& sent) const {
     bool any = false;
@@ -283,25 +373,28 @@ class Model {
     return any ? Code::kOk : Code::kInvalidReplica;
   }
 
-  void revoke(std::uint64_t client, const std::string& key) {
+  void revoke(std::uint64_t client, const std::string& key, std::uint8_t argument) {
     Sent sent = sending(CommandKind::kRevoke, client, key);
-    sent.item.version = version_to_name(key);
+    sent.item.version = version_to_name(key, argument);
     Code expected = expected_writer(client, key, sent.item.version);
-    if (expected == Code::kOk && objects_.at(key).published) expected = Code::kInvalidWrite;
+    if (expected == Code::kOk && published(key) &&
+        keys_.at(key).published->grant.version == sent.item.version) {
+      expected = Code::kInvalidWrite;
+    }
     RC_ASSERT(send(sent).code == expected);
     learn(Kind::kRevoked);
-    if (expected == Code::kOk) forget(key);
+    if (expected == Code::kOk) forget(key, sent.item.version);
   }
 
   bool published(const std::string& key) const {
-    const auto found = objects_.find(key);
-    return found != objects_.end() && found->second.published;
+    const auto found = keys_.find(key);
+    return found != keys_.end() && found->second.published.has_value();
   }
   void locate(const std::string& key) {
     const Effect effect = f.locate(key);
     RC_ASSERT(effect.code == (published(key) ? Code::kOk : Code::kObjectNotFound));
     if (effect.code != Code::kOk) return;
-    Object& object = objects_.at(key);
+    Object& object = *keys_.at(key).published;
     RC_ASSERT(effect.version == object.grant.version);
     RC_ASSERT(effect.size == object.grant.size);
     RC_ASSERT(effect.replicas > 0);
@@ -314,28 +407,28 @@ class Model {
   }
   void exist(const std::string& key) {
     RC_ASSERT(f.exist(key) == (published(key) ? Code::kOk : Code::kObjectNotFound));
-    if (!published(key) || objects_.at(key).remove_wanted) return;
-    objects_.at(key).until = f.now + options_.lease_ttl;
+    if (!published(key) || keys_.at(key).published->remove_wanted) return;
+    keys_.at(key).published->until = f.now + options_.lease_ttl;
     use(key);
   }
   void remove(std::uint64_t client, const std::string& key, bool force) {
     Sent sent = sending(CommandKind::kRemove, client, key);
     sent.force = force;
     Code expected = Code::kOk;
-    const auto found = objects_.find(key);
+    const auto found = keys_.find(key);
     if (!clients_[client].mounted) {
       expected = Code::kClientNotFound;
-    } else if (found == objects_.end()) {
+    } else if (found == keys_.end()) {
       expected = Code::kObjectNotFound;
     } else if (!found->second.published) {
       expected = Code::kReplicaNotReady;
-    } else if (found->second.until > f.now && !force) {
+    } else if (found->second.published->until > f.now && !force) {
       expected = Code::kObjectHasLease;
-      found->second.remove_wanted = true;
+      found->second.published->remove_wanted = true;
     }
     RC_ASSERT(send(sent).code == expected);
     learn(Kind::kRemoved);
-    if (expected == Code::kOk) forget(key);
+    if (expected == Code::kOk) forget(key, found->second.published->grant.version);
   }
 
   // A message that arrives once more, however much later.
@@ -357,7 +450,7 @@ class Model {
 
   Fixture f;
   const CoreOptions options_;
-  std::map<std::string, Object> objects_;
+  std::map<std::string, Key> keys_;
   std::list<std::string> order_;  // published, the least recently used first
   std::map<std::uint64_t, ModelClient> clients_;
   std::map<std::string, Version> last_version_;
@@ -371,6 +464,7 @@ void run_all(const std::vector<Step>& steps) {
   CoreOptions options = test_options();
   options.lease_ttl = std::chrono::milliseconds(500);
   options.grant_ttl = std::chrono::seconds(3);
+  options.soft_pin_ttl = std::chrono::seconds(4);
   options.client_ttl = std::chrono::seconds(6);
   options.eviction_high_watermark = 0.8;
   options.eviction_ratio = 0.2;

@@ -13,27 +13,67 @@ constexpr int kVictimsForMoreReplicas = 16;
 
 }  // namespace
 
+// A time for a pin that is not asked for, or too long a time, is a mistake of the caller's.
+Code Core::State::check_terms(const GrantTerms& terms) const {
+  if (!terms.soft_pin_ttl) return Code::kOk;
+  const bool fits = terms.soft_pin == SoftPin::kEnable &&
+                    *terms.soft_pin_ttl >= base::Duration::zero() &&
+                    *terms.soft_pin_ttl <= options.max_soft_pin_ttl;
+  return fits ? Code::kOk : Code::kInvalidArgument;
+}
+
+// Whether one more write of a key may be opened beside its entries, of which those whose time is
+// over are given up.
+Code Core::State::make_way(const GrantTerms& terms, std::uint32_t first) {
+  std::size_t open_writes = 0;
+  for (std::uint32_t number = first; number != kNoEntry;) {
+    const Entry& entry = directory[number];
+    const std::uint32_t next = entry.other;
+    if (entry.state == PutState::kGranted && entry.until <= now) {
+      release_grant(number, Decision::Kind::kGrantExpired);
+    } else if (!terms.upsert) {
+      return Code::kObjectExists;
+    } else if (entry.state == PutState::kGranted) {
+      ++open_writes;
+    }
+    number = next;
+  }
+  return open_writes < kMaxWritesOfOneKey ? Code::kOk : Code::kBusy;
+}
+
+void Core::State::note_terms(const GrantTerms& terms, Entry& entry) const {
+  using std::chrono::milliseconds;
+  if (terms.upsert) entry.flags |= kReplaces;
+  if (terms.hard_pin) entry.flags |= kHardPinned;
+  if (terms.soft_pin == SoftPin::kDisable) entry.flags |= kSoftPinUnwanted;
+  if (terms.soft_pin != SoftPin::kEnable) return;
+  entry.flags |= kSoftPinWanted;
+  entry.open.soft_pin_ms = static_cast<std::uint32_t>(
+      std::chrono::ceil<milliseconds>(terms.soft_pin_ttl.value_or(options.soft_pin_ttl)).count());
+}
+
 void Core::State::grant(const Item& item, Effect& effect) {
   const std::uint64_t size = item.item.size;
-  if (size == 0 || item.command.replicas == 0) {
-    effect.code = Code::kInvalidArgument;
-    return;
-  }
-  if (const std::uint32_t there = directory.find(item.hash, item.item.key); there != kNoEntry) {
-    const Entry& entry = directory[there];
-    if (entry.state == PutState::kPublished || entry.until > now) {
-      effect.code = Code::kObjectExists;
-      return;
-    }
-    release_grant(there, Decision::Kind::kGrantExpired);
-  }
+  const GrantTerms& terms = item.command.terms;
+  effect.code = check_terms(terms);
+  if (size == 0 || item.command.replicas == 0) effect.code = Code::kInvalidArgument;
+  if (effect.code != Code::kOk) return;
+  const std::uint32_t there = directory.find(item.hash, item.item.key);
+  if (there != kNoEntry) effect.code = make_way(terms, there);
+  if (effect.code != Code::kOk) return;
   std::vector<Placer::Chosen>& chosen = grant_scratch;
   const std::size_t replicas = std::min<std::size_t>(item.command.replicas, kMaxReplicas);
   const std::uint64_t units = units_for(std::min(size, kMaxSegment + 1));
   effect.code = find_room(units, replicas, chosen);
   if (effect.code != Code::kOk) return tell_shortage(units);
-  const std::uint32_t number =
-      next_version(effect.version) ? directory.insert(item.hash, item.item.key) : kNoEntry;
+  // What was there may have been given up by now, or evicted.
+  const std::uint32_t first =
+      there == kNoEntry ? kNoEntry : directory.find(item.hash, item.item.key);
+  std::uint32_t number = kNoEntry;
+  if (next_version(effect.version)) {
+    number = first == kNoEntry ? directory.insert(item.hash, item.item.key)
+                               : directory.insert_behind(first);
+  }
   if (number == kNoEntry) {
     for (const auto& place : chosen)
       place.segment->allocator.free(place.extent.handle);
@@ -46,8 +86,9 @@ void Core::State::grant(const Item& item, Effect& effect) {
   entry.size = effect.size = size;
   entry.until = now + static_cast<std::uint64_t>(options.grant_ttl.count());
   entry.writer = item.client.id;
-  entry.sequence = item.number;
+  entry.open.number = static_cast<std::uint32_t>(item.number);
   entry.state = PutState::kGranted;
+  note_terms(terms, entry);
   entry.replicas = effect.replicas = static_cast<std::uint8_t>(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     entry.placements[i] = {chosen[i].segment->handle, chosen[i].extent.unit};
@@ -100,8 +141,7 @@ Code Core::State::may_make_room(std::uint64_t units) {
     }
   }
   const std::uint64_t free_bytes = totals.prepared_bytes - totals.allocated_bytes;
-  const std::uint64_t evictable = published_bytes - held.held();
-  const bool enough = free_bytes + evictable >= units * memory::kExtentUnit;
+  const bool enough = free_bytes + evictable_bytes() >= units * memory::kExtentUnit;
   return enough ? Code::kOk : Code::kNoSpace;
 }
 
@@ -109,7 +149,8 @@ Code Core::State::may_make_room(std::uint64_t units) {
 // evicted.
 bool Core::State::evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen) {
   evict_scratch.clear();
-  if (!evict_one(&evict_scratch)) return false;
+  // A further replica is not worth an object that is to be kept.
+  if (!evict_one(&evict_scratch, chosen.empty())) return false;
   if (const auto place = placer.place_in(evict_scratch, units, chosen)) chosen.push_back(*place);
   return true;
 }
@@ -119,19 +160,21 @@ void Core::State::tell_shortage(std::uint64_t units) {
   if (effects->shortage) return;
   Shortage shortage;
   shortage.needed = units * memory::kExtentUnit;
-  shortage.evictable = published_bytes - held.held();
-  shortage.held = totals.allocated_bytes - shortage.evictable;
+  shortage.evictable = evictable_bytes();
+  shortage.pinned = hard_pinned_bytes + (options.evict_soft_pinned ? 0 : soft_pinned.evictable());
+  shortage.held = totals.allocated_bytes - shortage.evictable - shortage.pinned;
   shortage.unprepared = totals.capacity_bytes - totals.prepared_bytes;
   effects->shortage = shortage;
 }
 
-// Whether the item names the write that is open for its key. kObjectExists: it has been published.
-Code Core::State::check_writer(const Item& item, std::uint32_t number) const {
+// The write that the item names: open, or published by now.
+Code Core::State::find_write(const Item& item, std::uint32_t& number) const {
+  number = directory.find(item.hash, item.item.key);
   if (number == kNoEntry) return Code::kObjectNotFound;
-  const Entry& entry = directory[number];
-  if (entry.version != item.item.version) return Code::kInvalidWrite;
-  if (entry.writer != item.client.id) return Code::kIllegalClient;
-  return entry.state == PutState::kPublished ? Code::kObjectExists : Code::kOk;
+  while (number != kNoEntry && directory[number].version != item.item.version)
+    number = directory[number].other;
+  if (number == kNoEntry) return Code::kInvalidWrite;
+  return directory[number].writer == item.client.id ? Code::kOk : Code::kIllegalClient;
 }
 
 Code Core::State::check_replicas(const Item& item, const Entry& entry) const {
@@ -151,36 +194,65 @@ Code Core::State::check_replicas(const Item& item, const Entry& entry) const {
 }
 
 void Core::State::publish(const Item& item, Effect& effect) {
-  const std::uint32_t number = directory.find(item.hash, item.item.key);
-  effect.code = check_writer(item, number);
-  if (effect.code == Code::kObjectExists) {
-    // Published before, under another number.
-    effect.code = Code::kOk;
-  } else {
-    if (effect.code == Code::kOk) effect.code = check_replicas(item, directory[number]);
-    if (effect.code != Code::kOk) return;
-    Entry& entry = directory[number];
-    for (std::size_t i = 0; i < entry.replicas; ++i) {
-      if (item.item.incarnations[i] == base::SegmentIncarnation{}) free_replica(entry, i);
+  std::uint32_t number = kNoEntry;
+  effect.code = find_write(item, number);
+  if (effect.code != Code::kOk) return;
+  // Else it has been published before, under another number.
+  if (directory[number].state == PutState::kGranted) {
+    std::uint32_t there = directory.find(item.hash, item.item.key);
+    if (directory[there].state != PutState::kPublished) there = kNoEntry;
+    if (there != kNoEntry && (directory[number].flags & kReplaces) == 0) {
+      effect.code = Code::kObjectExists;
+      return release_grant(number, Decision::Kind::kRevoked);
     }
-    close_gaps(entry);
-    unlink_open(number);
-    entry.state = PutState::kPublished;
-    entry.until = now;
-    policy->on_publish(number);
-    ++totals.objects;
-    published_bytes += bytes_of(entry);
-    note(Decision::Kind::kPublished, entry);
+    effect.code = check_replicas(item, directory[number]);
+    if (effect.code != Code::kOk) return;
+    for (std::size_t i = 0; i < directory[number].replicas; ++i) {
+      if (item.item.incarnations[i] == base::SegmentIncarnation{}) {
+        free_replica(directory[number], i);
+      }
+    }
+    make_visible(number, there);
   }
   effect.version = directory[number].version;
   effect.size = directory[number].size;
 }
 
+// `replaced` is kNoEntry or what its key's readers have found so far.
+void Core::State::make_visible(std::uint32_t number, std::uint32_t replaced) {
+  Entry& entry = directory[number];
+  close_gaps(entry);
+  unlink_open(number);
+  settle_pins(entry, replaced == kNoEntry ? nullptr : &directory[replaced]);
+  if (replaced != kNoEntry) drop_published(replaced, Decision::Kind::kReplaced);
+  directory.lead(number);
+  entry.state = PutState::kPublished;
+  entry.until = now;
+  ++totals.objects;
+  enter(number);
+  note(Decision::Kind::kPublished, entry);
+}
+
+// From what the grant asked for and what the replaced object has to what the new one is.
+void Core::State::settle_pins(Entry& entry, const Entry* replaced) const {
+  constexpr std::uint64_t kMs = 1'000'000;
+  std::uint64_t until = replaced == nullptr ? 0 : replaced->soft_pin_until;
+  if (replaced != nullptr) entry.flags |= replaced->flags & kHardPinned;
+  if ((entry.flags & kSoftPinWanted) != 0) until = now + entry.open.soft_pin_ms * kMs;
+  const bool none = (entry.flags & (kSoftPinUnwanted | kHardPinned)) != 0 || until <= now;
+  entry.flags &= kHardPinned;
+  entry.soft_pin_until = none ? 0 : until;
+}
+
 void Core::State::revoke(const Item& item, Effect& effect) {
-  const std::uint32_t number = directory.find(item.hash, item.item.key);
-  effect.code = check_writer(item, number);
-  if (effect.code == Code::kObjectExists) effect.code = Code::kInvalidWrite;
-  if (effect.code == Code::kOk) release_grant(number, Decision::Kind::kRevoked);
+  std::uint32_t number = kNoEntry;
+  effect.code = find_write(item, number);
+  if (effect.code != Code::kOk) return;
+  if (directory[number].state == PutState::kPublished) {
+    effect.code = Code::kInvalidWrite;
+  } else {
+    release_grant(number, Decision::Kind::kRevoked);
+  }
 }
 
 }  // namespace mooncake::store::master

@@ -164,9 +164,7 @@ void Core::State::drop_segment(Client& client, Segment& segment) {
       ++totals.lost_objects;
       drop_published(number, Decision::Kind::kLost);
     } else {
-      const std::uint64_t bytes = bytes_of(entry) / entry.replicas;
-      held.remove(entry.until, bytes);
-      published_bytes -= bytes;
+      forget_bytes(entry, bytes_of(entry) / entry.replicas);
       free_replica(entry, replica);
       close_gaps(entry);
     }

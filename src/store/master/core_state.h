@@ -16,6 +16,7 @@
 #include "store/master/eviction/lru.h"
 #include "store/master/held_bytes.h"
 #include "store/master/outcomes.h"
+#include "store/master/pin_ends.h"
 #include "store/master/segment_table.h"
 
 namespace mooncake::store::master {
@@ -66,6 +67,17 @@ struct OpenGrants {
   std::uint32_t last = kNoEntry;
 };
 
+// Published objects that may be evicted, and their bytes.
+struct Candidates {
+  Candidates(std::unique_ptr<EvictionPolicy> policy_, std::uint64_t lease_ns)
+      : policy(std::move(policy_)), held(lease_ns) {}
+  std::uint64_t evictable() const { return bytes - held.held(); }
+
+  std::unique_ptr<EvictionPolicy> policy;
+  HeldBytes held;           // by leases
+  std::uint64_t bytes = 0;  // in units
+};
+
 struct Core::State {
   explicit State(const CoreOptions& options_);
 
@@ -98,12 +110,17 @@ struct Core::State {
   void grant(const Item& item, Effect& effect);
   void publish(const Item& item, Effect& effect);
   void revoke(const Item& item, Effect& effect);
+  Code check_terms(const GrantTerms& terms) const;
+  Code make_way(const GrantTerms& terms, std::uint32_t first);
+  void note_terms(const GrantTerms& terms, Entry& entry) const;
+  void settle_pins(Entry& entry, const Entry* replaced) const;
   Code find_room(std::uint64_t units, std::size_t replicas, std::vector<Placer::Chosen>& chosen);
   Code may_make_room(std::uint64_t units);
   bool evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen);
   void tell_shortage(std::uint64_t units);
-  Code check_writer(const Item& item, std::uint32_t number) const;
+  Code find_write(const Item& item, std::uint32_t& number) const;
   Code check_replicas(const Item& item, const Entry& entry) const;
+  void make_visible(std::uint32_t number, std::uint32_t replaced);
 
   // core_get.cpp
   void read(const Command& command);
@@ -133,12 +150,22 @@ struct Core::State {
   void evict_to_watermark(std::size_t& budget);
   void release_grant(std::uint32_t number, Decision::Kind kind);
   void release_grants_of(const Client& client);
-  // False when nothing may be evicted. `freed` gets the segments where there is more room now.
-  bool evict_one(std::vector<Segment*>* freed);
+
+  // core_pins.cpp
+  Candidates* candidates_of(const Entry& entry);  // null: never evicted
+  void enter(std::uint32_t number);
+  void leave(std::uint32_t number);
+  void forget_bytes(const Entry& entry, std::uint64_t bytes);  // of a published object
+  void note_pin_end(std::uint32_t number);
+  bool is_pin_end(const PinEnds::End& end) const;
+  void end_soft_pins(std::size_t& budget);
+  std::uint64_t evictable_bytes() const;
+  bool evict_one(std::vector<Segment*>* freed, bool soft_pinned_too);
 
   // core_verify.cpp
   Result<void> verify() const;
   Result<void> verify_entries() const;
+  Result<void> verify_candidates(const Candidates& candidates, bool soft) const;
   Result<void> verify_entry(std::uint32_t number, const Entry& entry) const;
   Result<void> verify_segments() const;
   Result<void> verify_open_grants() const;
@@ -154,13 +181,14 @@ struct Core::State {
   Directory directory;
   SegmentTable segments;
   Placer placer;
-  std::unique_ptr<EvictionPolicy> policy;
+  Candidates ordinary;
+  Candidates soft_pinned;  // evicted in a second pass
+  PinEnds soft_pin_ends;
+  std::uint64_t hard_pinned_bytes = 0;  // in units
   OpenGrants open;
-  HeldBytes held;
   Clients clients;
   Totals totals;
-  std::uint64_t published_bytes = 0;  // in units
-  std::uint64_t now = 0;              // ns, of the command
+  std::uint64_t now = 0;  // ns, of the command
   std::uint64_t last_tick = 0;
   bool ticked = false;
   bool evicting_round = false;  // a round towards the low mark is under way

@@ -19,45 +19,69 @@ Result<void> Core::State::verify() const {
   MC_CHECK(verify_entries());
   MC_CHECK(verify_segments());
   MC_CHECK(verify_open_grants());
-  MC_TRY(const std::uint64_t candidates, policy->verify());
-  MC_CHECK(expect(candidates == totals.objects, "eviction queue and directory differ in number"));
+  MC_CHECK(verify_candidates(ordinary, false));
+  MC_CHECK(verify_candidates(soft_pinned, true));
   return verify_clients();
 }
 
 Result<void> Core::State::verify_entries() const {
   std::uint64_t objects = 0;
   std::uint64_t grants = 0;
-  std::uint64_t published = 0;
+  std::uint64_t hard = 0;
+  std::uint64_t hard_bytes = 0;
   std::uint64_t allocated = 0;
-  std::uint64_t surely_held = 0;
-  std::uint64_t leased = 0;
   Result<void> result;
   directory.for_each([&](std::uint32_t number, const Entry& entry) {
     result = verify_entry(number, entry);
     const std::uint64_t bytes = bytes_of(entry);
     allocated += bytes;
-    if (entry.state == PutState::kGranted) {
-      ++grants;
-    } else {
-      ++objects;
-      published += bytes;
-      if (entry.until > now) leased += bytes;
-      if (entry.until > now + lease_ns / 32 + 128) surely_held += bytes;
+    (entry.state == PutState::kGranted ? grants : objects) += 1;
+    if (entry.state == PutState::kPublished && (entry.flags & kHardPinned) != 0) {
+      ++hard;
+      hard_bytes += bytes;
     }
     return result.has_value();
   });
   MC_CHECK(std::move(result));
   MC_CHECK(expect(objects == totals.objects, "number of objects is wrong"));
   MC_CHECK(expect(grants == totals.open_grants, "number of open grants is wrong"));
-  MC_CHECK(expect(published == published_bytes, "bytes of objects are wrong"));
-  MC_CHECK(expect(allocated == totals.allocated_bytes, "allocated bytes are wrong"));
-  return expect(surely_held <= held.held() && held.held() <= leased, "leased bytes are wrong");
+  MC_CHECK(expect(hard == totals.hard_pinned_objects && hard_bytes == hard_pinned_bytes,
+                  "hard-pinned objects are wrong"));
+  return expect(allocated == totals.allocated_bytes, "allocated bytes are wrong");
+}
+
+Result<void> Core::State::verify_candidates(const Candidates& candidates, bool soft) const {
+  std::uint64_t objects = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t surely_held = 0;
+  std::uint64_t leased = 0;
+  bool ends = true;
+  directory.for_each([&](std::uint32_t number, const Entry& entry) {
+    if (entry.state != PutState::kPublished || (entry.flags & kHardPinned) != 0) return true;
+    if ((entry.soft_pin_until != 0) != soft) return true;
+    ++objects;
+    bytes += bytes_of(entry);
+    if (entry.until > now) leased += bytes_of(entry);
+    if (entry.until > now + lease_ns / 32 + 128) surely_held += bytes_of(entry);
+    ends = !soft || soft_pin_ends.holds(entry.soft_pin_until, number);
+    return ends;
+  });
+  MC_TRY(const std::uint64_t queued, candidates.policy->verify());
+  MC_CHECK(expect(queued == objects, "eviction queue and directory differ in number"));
+  MC_CHECK(
+      expect(ends && (!soft || objects == totals.soft_pinned_objects), "a soft pin has no end"));
+  MC_CHECK(expect(bytes == candidates.bytes, "bytes of objects are wrong"));
+  const std::uint64_t held = candidates.held.held();
+  return expect(surely_held <= held && held <= leased, "leased bytes are wrong");
 }
 
 Result<void> Core::State::verify_entry(std::uint32_t number, const Entry& entry) const {
   const bool is_open = entry.state == PutState::kGranted;
   MC_CHECK(expect(entry.version.valid() && entry.version <= Version(epoch, sequence),
                   "a version was never granted"));
+  const bool first =
+      directory.find({entry.hash_high, entry.hash_low}, directory.key(entry)) == number;
+  MC_CHECK(expect(is_open || first, "a published object is not the first of its key"));
   MC_CHECK(expect(entry.size > 0 && entry.replicas > 0 && entry.replicas <= kMaxReplicas,
                   "an entry has no size or no replica"));
   for (std::size_t i = 0; i < entry.replicas; ++i) {
@@ -116,8 +140,12 @@ Result<void> Core::State::verify_open_grants() const {
     MC_CHECK(expect(previous == kNoEntry || directory[previous].until <= entry.until,
                     "open grants are not in order"));
     const Client* writer = clients.find_mounted(entry.writer);
-    MC_CHECK(expect(writer != nullptr && !writer->outcomes.is_past(entry.sequence),
-                    "an open grant has no writer"));
+    MC_CHECK(expect(writer != nullptr, "an open grant has no writer"));
+    const Outcomes::Outcome* outcome =
+        writer->outcomes.known(writer->outcomes.whole(entry.open.number));
+    MC_CHECK(expect(
+        outcome != nullptr && outcome->state == Outcomes::State::kOpen && outcome->entry == number,
+        "an open grant is not known by its number"));
     previous = number;
     number = entry.queue.next;
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -55,7 +56,8 @@ void Directory::Table::add(const base::Hash128& hash, std::uint32_t entry) {
   }
 }
 
-bool Directory::Table::remove(const base::Hash128& hash, std::uint32_t entry) {
+template <typename Found>
+bool Directory::Table::look_up(const base::Hash128& hash, std::uint32_t entry, Found found) {
   if (count == 0) return false;
   std::uint64_t at = home(hash);
   for (std::uint64_t tried = 0; tried < count; ++tried, at = next(at)) {
@@ -63,16 +65,26 @@ bool Directory::Table::remove(const base::Hash128& hash, std::uint32_t entry) {
     for (std::uint32_t bits = matches(group, tag(hash)); bits != 0; bits &= bits - 1) {
       const int slot = std::countr_zero(bits);
       if (group.entries[slot] != entry) continue;
-      group.tags[slot] = 0;
-      --used;
-      for (std::uint64_t way = home(hash); way != at; way = next(way)) {
-        if (groups[way].passed != 255) --groups[way].passed;
-      }
+      found(at, slot);
       return true;
     }
     if (group.passed == 0) return false;
   }
   return false;
+}
+
+bool Directory::Table::remove(const base::Hash128& hash, std::uint32_t entry) {
+  return look_up(hash, entry, [&](std::uint64_t at, int slot) {
+    groups[at].tags[slot] = 0;
+    --used;
+    for (std::uint64_t way = home(hash); way != at; way = next(way)) {
+      if (groups[way].passed != 255) --groups[way].passed;
+    }
+  });
+}
+
+bool Directory::Table::replace(const base::Hash128& hash, std::uint32_t entry, std::uint32_t by) {
+  return look_up(hash, entry, [&](std::uint64_t at, int slot) { groups[at].entries[slot] = by; });
 }
 
 Directory::Directory(std::uint64_t seed) : seed_(seed) {
@@ -172,12 +184,50 @@ std::uint32_t Directory::insert(const base::Hash128& hash, std::string_view key)
   return number;
 }
 
+std::uint32_t Directory::insert_behind(std::uint32_t first) {
+  const std::uint32_t number = entries_.take();
+  if (number == kNone) return kNoEntry;
+  Entry& before = entries_[first];
+  Entry& entry = entries_[number];
+  entry.hash_high = before.hash_high;
+  entry.hash_low = before.hash_low;
+  entry.key = before.key;
+  entry.key_length = before.key_length;
+  entry.other = std::exchange(before.other, number);
+  return number;
+}
+
+std::uint32_t Directory::first_of(const Entry& entry) const {
+  return find({entry.hash_high, entry.hash_low}, key(entry));
+}
+
+void Directory::unlink_behind(std::uint32_t first, std::uint32_t number) {
+  while (entries_[first].other != number)
+    first = entries_[first].other;
+  entries_[first].other = std::exchange(entries_[number].other, kNoEntry);
+}
+
+void Directory::lead(std::uint32_t number) {
+  Entry& entry = entries_[number];
+  const std::uint32_t first = first_of(entry);
+  if (first == number) return;
+  unlink_behind(first, number);
+  entry.other = first;
+  [[maybe_unused]] const bool replaced = replace({entry.hash_high, entry.hash_low}, first, number);
+  assert(replaced);
+}
+
 void Directory::erase(std::uint32_t number) {
   const Entry& entry = entries_[number];
   const base::Hash128 hash{entry.hash_high, entry.hash_low};
-  [[maybe_unused]] const bool removed = table_.remove(hash, number) || old_.remove(hash, number);
-  assert(removed);
-  keys_.remove(entry.key, entry.key_length);
+  if (entry.other != kNoEntry && replace(hash, number, entry.other)) {
+    // The next one leads from now on, and has the text.
+  } else if (entry.other == kNoEntry &&
+             (table_.remove(hash, number) || old_.remove(hash, number))) {
+    keys_.remove(entry.key, entry.key_length);
+  } else {
+    unlink_behind(first_of(entry), number);
+  }
   entries_.give_back(number);
 }
 
@@ -222,15 +272,26 @@ Directory::Memory Directory::memory_bytes() const {
 
 Result<void> Directory::verify() const {
   std::uint64_t found = 0;
+  std::uint64_t reached = 0;
+  std::uint64_t keys = 0;
   bool wrong = false;
   for_each([&](std::uint32_t number, const Entry& entry) {
     ++found;
     const base::Hash128 hash{entry.hash_high, entry.hash_low};
-    wrong = this->hash(key(entry)) != hash || find(hash, key(entry)) != number;
+    wrong = this->hash(key(entry)) != hash;
+    const std::uint32_t first = find(hash, key(entry));
+    if (first == kNoEntry) wrong = true;
+    if (wrong || first != number) return !wrong;
+    ++keys;
+    for (std::uint32_t one = first; one != kNoEntry; one = entries_[one].other) {
+      wrong = wrong || entries_[one].key != entry.key || ++reached > entries_.in_use();
+      if (wrong) break;
+    }
     return !wrong;
   });
   if (wrong) return fail(Code::kInternal, "directory: an entry is not found under its key");
-  if (found != entries_.in_use() || found != keys_.texts() || found != table_.used + old_.used) {
+  if (found != entries_.in_use() || found != reached || keys != keys_.texts() ||
+      keys != table_.used + old_.used) {
     return fail(Code::kInternal, "directory: sums are wrong");
   }
   return keys_.verify();

@@ -31,11 +31,16 @@ class Directory {
   void prefetch_entry(const base::Hash128& hash, bool whole) const;  // or what a probe needs of it
   void prefetch_text(const base::Hash128& hash) const;
 
-  // kNoEntry when there is none.
+  // The key's first entry; kNoEntry when there is none.
   std::uint32_t find(const base::Hash128& hash, std::string_view key) const;
   // A new entry with hash and key filled in; kNoEntry when a table is full. The key must not be
   // there.
   std::uint32_t insert(const base::Hash128& hash, std::string_view key);
+  // One more entry for a key, behind its `first`; kNoEntry when there are no more numbers.
+  std::uint32_t insert_behind(std::uint32_t first);
+  // Makes an entry the first of its key.
+  void lead(std::uint32_t entry);
+  // The key goes with its last entry. O(entries of the key).
   void erase(std::uint32_t entry);
 
   Entry& operator[](std::uint32_t entry) { return entries_[entry]; }
@@ -81,7 +86,11 @@ class Directory {
     std::uint64_t home(const base::Hash128& hash) const;
     std::uint64_t next(std::uint64_t group) const { return group + 1 == count ? 0 : group + 1; }
     void add(const base::Hash128& hash, std::uint32_t entry);
+    // Calls found(group, slot) and is true if the entry is in here.
+    template <typename Found>
+    bool look_up(const base::Hash128& hash, std::uint32_t entry, Found found);
     bool remove(const base::Hash128& hash, std::uint32_t entry);
+    bool replace(const base::Hash128& hash, std::uint32_t entry, std::uint32_t by);
     bool is_full() const { return used * 8 >= count * kSlots * 7; }
   };
 
@@ -89,6 +98,11 @@ class Directory {
   static std::uint32_t matches(const Group& group, std::uint8_t tag);
   std::uint32_t find_in(const Table& table, const base::Hash128& hash, std::string_view key) const;
   std::uint32_t candidate(const base::Hash128& hash) const;
+  std::uint32_t first_of(const Entry& entry) const;
+  void unlink_behind(std::uint32_t first, std::uint32_t entry);
+  bool replace(const base::Hash128& hash, std::uint32_t entry, std::uint32_t by) {
+    return table_.replace(hash, entry, by) || old_.replace(hash, entry, by);
+  }
   bool make_room();
   void move_groups(std::uint64_t groups);
 

@@ -18,13 +18,26 @@ enum EntryFlags : std::uint8_t {
   // A remove was refused for a lease: until the next locate, probes do not extend it (core.h,
   // kExist).
   kRemoveWanted = 1,
+  kReplaces = 2,  // an upsert
+  kHardPinned = 4,
+  // Of an open grant: what was asked for.
+  kSoftPinWanted = 8,
+  kSoftPinUnwanted = 16,
 };
 
 inline constexpr std::uint32_t kNoEntry = kNone;
 // In `extents`: the segment is gone. Only of an open grant, whose replicas keep their places.
 inline constexpr std::uint32_t kNoExtent = kNone;
 
-// Two cache lines: a probe needs the first only.
+// Of an open grant.
+struct OpenWrite {
+  std::uint32_t number = 0;       // low bits of the item's in the writer's kGrant command
+  std::uint32_t soft_pin_ms = 0;  // with kSoftPinWanted
+};
+
+// Two cache lines: a probe needs the first only. A key has one entry for its published object and
+// one for each open write; the table leads to the first of them, `other` to the next. What is
+// published comes first, and so decides about all a reader asks.
 struct Entry {
   std::uint64_t hash_high = 0;  // xxh3-128 of tenant and key, seeded per cluster
   std::uint64_t hash_low = 0;
@@ -37,14 +50,17 @@ struct Entry {
   std::uint16_t tenant = 0;  // reserved for tenants: 0 = default
   PutState state = PutState::kFree;
   std::uint8_t replicas = 0;
-  std::uint8_t policy_bits = 0;  // the eviction policy's own
-  std::uint8_t flags = 0;        // EntryFlags
-  std::uint32_t reserved = 0;
+  std::uint8_t policy_bits = 0;    // the eviction policy's own
+  std::uint8_t flags = 0;          // EntryFlags
+  std::uint32_t other = kNoEntry;  // the next entry of this key
 
   Placement placements[kMaxReplicas];
   std::uint32_t extents[kMaxReplicas] = {};  // allocator handles, beside each placement
   ClientId writer{};                         // who opened the write
-  std::uint64_t sequence = 0;                // of the item in the writer's kGrant command
+  union {
+    OpenWrite open{};
+    std::uint64_t soft_pin_until;  // kPublished: ns; 0 = none
+  };
 };
 static_assert(sizeof(Entry) == 128);
 static_assert(offsetof(Entry, placements) == 64);

@@ -159,6 +159,36 @@ Result<Request> parse_heartbeat(base::ConstBuffer body) {
   return request;
 }
 
+constexpr std::uint32_t kNoTtl = 0xFFFFFFFF;  // soft_pin_ttl_ms: as the Master has it
+
+Result<void> read_terms(const wire::GrantRequest* table, Request& request) {
+  GrantTerms& terms = request.command.terms;
+  terms.upsert = table->upsert();
+  terms.hard_pin = table->hard_pin();
+  terms.prefer_same_node = table->prefer_same_node();
+  if (table->soft_pin() > wire::SoftPin::MAX) {
+    return malformed(fmt::format("soft pin {}", static_cast<int>(table->soft_pin())));
+  }
+  terms.soft_pin = static_cast<SoftPin>(table->soft_pin());
+  if (table->soft_pin_ttl_ms() != kNoTtl) {
+    terms.soft_pin_ttl = std::chrono::milliseconds(table->soft_pin_ttl_ms());
+  }
+  if (table->data_type() > static_cast<int>(ObjectDataType::kGeneral)) {
+    return malformed(fmt::format("data type {}", static_cast<int>(table->data_type())));
+  }
+  request.command.data_type = static_cast<ObjectDataType>(table->data_type());
+  const std::size_t count = count_of(table->preferred_segments());
+  if (count > kMaxPreferred) {
+    return malformed(fmt::format("{} preferred segments, at most {}", count, kMaxPreferred));
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    const flatbuffers::String* name = table->preferred_segments()->Get(static_cast<Index>(i));
+    MC_CHECK(check_name(name, "the name of a preferred segment"));
+    request.preferred.push_back(text_of(name));
+  }
+  return {};
+}
+
 Result<Request> parse_grant(base::ConstBuffer body) {
   MC_TRY(const wire::GrantRequest* table, verified<wire::GrantRequest>(body));
   MC_CHECK(check_aligned(table->sizes()));
@@ -172,6 +202,7 @@ Result<Request> parse_grant(base::ConstBuffer body) {
   }
   request.command.replicas = table->replicas();
   if (request.command.replicas == 0) return malformed("0 replicas");
+  MC_CHECK(read_terms(table, request));
   return request;
 }
 
@@ -331,6 +362,7 @@ Result<Request> parse_request(net::Method method, base::ConstBuffer body) {
   // Last, when the vectors have come to rest: moving them keeps their elements in place.
   request.command.items = request.items;
   request.command.segments = request.segments;
+  request.command.terms.preferred = request.preferred;
   return request;
 }
 
@@ -366,9 +398,9 @@ net::Bytes encode_grant_reply(const Core& core, const Effects& effects) {
   const auto codes = add_codes(builder, effects.items);
   const PlaceVectors places = add_places(builder, core, effects.items);
   const Shortage shortage = effects.shortage.value_or(Shortage{});
-  builder.Finish(wire::CreateGrantReply(builder, codes, places.versions, places.counts,
-                                        places.locations, places.segments, shortage.needed,
-                                        shortage.evictable, shortage.held));
+  builder.Finish(wire::CreateGrantReply(
+      builder, codes, places.versions, places.counts, places.locations, places.segments,
+      shortage.needed, shortage.evictable, shortage.held, shortage.pinned, shortage.unprepared));
   return take(builder);
 }
 

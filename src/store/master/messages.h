@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/buffers.h"
@@ -18,6 +19,7 @@ struct Request {
   std::vector<CommandItem> items;
   std::vector<base::SegmentIncarnation> incarnations;
   std::vector<MountedSegment> segments;
+  std::vector<std::string_view> preferred;  // into the message's body
 
   // Effects that the command asks for: one per item, or per segment.
   std::size_t outcomes() const {

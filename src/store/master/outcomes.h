@@ -62,9 +62,17 @@ class Outcomes {
     if (floor_ >= end_) shrink();
   }
   bool is_past(std::uint64_t number) const { return number < floor_; }
+  // The number with these low bits, of a grant that is open.
+  std::uint64_t whole(std::uint32_t low) const {
+    return floor_ + (low - static_cast<std::uint32_t>(floor_));
+  }
   // The number's place, valid until the next call; null when it is in the past, too far ahead of
   // the oldest open one, or the budget is spent.
   Outcome* at(std::uint64_t number);
+  // The same, without making room for it: null when nothing is known of the number.
+  const Outcome* known(std::uint64_t number) const {
+    return number < floor_ || number >= end_ ? nullptr : &ring_[number & (ring_.size() - 1)];
+  }
   // The grant of this number has ended.
   void close(std::uint64_t number) {
     if (number < floor_ || number >= end_) return;
