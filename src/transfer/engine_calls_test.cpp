@@ -2,7 +2,9 @@
 // they belong to, within limits; a probe tells in time whether a peer answers, and clears its
 // failures; the first buffer is found; many registrations succeed or fail as one.
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <string>
 #include <thread>
@@ -10,6 +12,7 @@
 
 #include "mooncake/transfer.h"
 #include "os/event.h"
+#include "os/local_socket.h"
 #include "transfer/engine_testing.h"
 
 namespace mooncake {
@@ -177,10 +180,19 @@ TEST_P(EngineCalls, ManyRegistrationsSucceedOrFailAsOne) {
 // Knows an address at which nobody listens; asked again, it has no answer until it is told to stop.
 class StuckLookup final : public transfer::SegmentLookup {
  public:
-  explicit StuckLookup(os::Executor& executor) : never_(executor), stuck_(executor) {}
+  explicit StuckLookup(os::Executor& executor) : never_(executor), stuck_(executor) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    auto* const address = reinterpret_cast<sockaddr*>(&at);
+    EXPECT_EQ(::bind(bound_.get(), address, size), 0);
+    EXPECT_EQ(::getsockname(bound_.get(), address, &size), 0);
+    port_ = ntohs(at.sin_port);
+  }
   base::Task<Result<net::Address>> find(std::string, base::TimePoint deadline,
                                         os::CancelToken* cancel) override {
-    if (!std::exchange(asked_, true)) co_return net::Address("127.0.0.1", 1);
+    if (!std::exchange(asked_, true)) co_return net::Address("127.0.0.1", port_);
     stuck_.set(true);
     co_await never_.wait(deadline, cancel);
     co_return fail(os::is_cancelled(cancel) ? Code::kCancelled : Code::kDeadlineExceeded);
@@ -194,6 +206,8 @@ class StuckLookup final : public transfer::SegmentLookup {
   os::Completion<bool>& stuck() { return stuck_; }
 
  private:
+  const os::UniqueFd bound_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};  // and not listening
+  std::uint16_t port_ = 0;
   bool asked_ = false;
   os::Event never_;
   os::Completion<bool> stuck_;
