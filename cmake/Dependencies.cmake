@@ -1,7 +1,7 @@
 # Third-party packages, all from Debian 12 (tools/setup lists them). The targets to name in LIBS:
 #   Boost::headers  tl::expected  fmt::fmt-header-only  spdlog::spdlog_header_only
 #   flatbuffers::headers  nlohmann_json::nlohmann_json  CLI11::CLI11  xxhash::xxhash
-#   OpenSSL::SSL  OpenSSL::Crypto  yaml-cpp::yaml-cpp  Threads::Threads
+#   OpenSSL::SSL  OpenSSL::Crypto  yaml-cpp::yaml-cpp  re2::re2  Threads::Threads
 # Header-only forms wherever there is one: libmooncake.so then needs nothing unusual at run time.
 set(MC_LEFT_OUT "" CACHE INTERNAL "Lines for the summary")
 
@@ -49,7 +49,14 @@ if(TARGET yaml-cpp AND NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS mc_yaml_cpp)
 endif()
 
-# Debian has it as a shared library only; the wheel takes it along.
+find_path(MC_RE2_INCLUDE re2/re2.h REQUIRED)
+find_library(MC_RE2_LIBRARY re2 REQUIRED)
+add_library(mc_re2 INTERFACE)
+target_include_directories(mc_re2 SYSTEM INTERFACE ${MC_RE2_INCLUDE})
+target_link_libraries(mc_re2 INTERFACE ${MC_RE2_LIBRARY})
+add_library(re2::re2 ALIAS mc_re2)
+
+# Debian has these as shared libraries only (or the archive is not for one); the wheel takes them along.
 find_library(MC_YAML_CPP_LIBRARY yaml-cpp)
 
 if(MOONCAKE_TESTS)

@@ -145,15 +145,15 @@ function(mc_shared_library_)
     # A wheel has no symlinks: one file, under the name that the others look for at run time.
     set_target_properties(libmooncake PROPERTIES VERSION ${PROJECT_VERSION_MAJOR})
     install(TARGETS libmooncake LIBRARY DESTINATION mooncake COMPONENT python NAMELINK_SKIP)
-    if("yaml-cpp::yaml-cpp" IN_LIST _libs AND MC_YAML_CPP_LIBRARY)
+    foreach(_library ${MC_YAML_CPP_LIBRARY} ${MC_RE2_LIBRARY})
       # Not on every system, so it travels along, under its soname (the shortest versioned name).
-      file(GLOB _names "${MC_YAML_CPP_LIBRARY}.*")
+      file(GLOB _names "${_library}.*")
       list(SORT _names)
       list(GET _names 0 _soname)
       cmake_path(GET _soname FILENAME _name)
       file(REAL_PATH ${_soname} _file)
       install(FILES ${_file} DESTINATION mooncake RENAME ${_name} COMPONENT python)
-    endif()
+    endforeach()
   else()
     install(TARGETS libmooncake LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

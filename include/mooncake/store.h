@@ -94,6 +94,14 @@ Result<StoreOptions> store_options(const Settings& settings);
 using ConstBytes = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 
+// One replica of an object: `size` bytes at `address` of the engine called `segment_name`. They are
+// there as long as the object is; who reads them by other means than get() reads unguarded.
+struct ReplicaDescriptor {
+  std::string segment_name;  // host:port
+  std::uint64_t address = 0;
+  std::uint64_t size = 0;
+};
+
 // One object of a batch put or upsert: the concatenation of `parts`.
 struct PutItem {
   std::string_view key;
@@ -150,9 +158,28 @@ class Store {
   // The same of many: bytes, or a negative code, for each key.
   std::vector<std::int64_t> size_batch(std::span<const std::string_view> keys);
 
-  // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is being written.
+  // Where the object of each key lies; empty on a miss and when the Master is out of reach. Takes a
+  // lease.
+  std::vector<std::vector<ReplicaDescriptor>> replicas_batch(
+      std::span<const std::string_view> keys);
+
+  // kObjectNotFound, kObjectHasLease (unless forced), kReplicaNotReady while it is first being
+  // written.
   std::vector<std::int32_t> remove_batch(std::span<const std::string_view> keys,
                                          bool force = false);
+
+  // Remove the objects whose keys match, or all, and give their number. Leased ones stay unless it
+  // is forced; those that are first being written stay. The pattern has RE2's syntax, to 4096
+  // bytes, and may match anywhere in a key; a wrong one, the empty one too, is kInvalidArgument.
+  // What is put meanwhile may stay. Done in steps, each of which has the deadline of a call; an
+  // error says how many had gone before it.
+  Result<std::uint64_t> remove_by_regex(std::string_view pattern, bool force = false);
+  Result<std::uint64_t> remove_all(bool force = false);
+
+  // The segment that this store gives to the pool gets nothing new from now on, stays readable for
+  // `grace`, to 49 days, and is given back then; the store goes on without. Objects that lie
+  // nowhere else are lost with it. kSegmentNotFound when it gives none.
+  Result<void> unmount_segment(std::chrono::milliseconds grace);
 
   // 0 healthy, 1 closed, 2 Master out of reach.
   int health() const;

@@ -56,6 +56,7 @@ enum class Method : std::uint16_t {
   kLocate = 0x0213,
   kExist = 0x0214,
   kRemove = 0x0215,
+  kSweep = 0x0216,
 };
 
 struct FrameHeader {

@@ -65,6 +65,8 @@ struct Store::State {
   Task<Result<void>> start();
   Task<void> stop();
   Result<net::RpcClient::Connector> connector();
+  std::vector<store::Located> locate_all(std::span<const std::string_view> keys);
+  Result<std::uint64_t> remove_matching(std::string pattern, bool force);
   store::PutOutcome put(std::span<const PutItem> items, const ReplicateConfig& config, bool upsert);
   Result<void> put_one(std::string_view key, ConstBytes value, const ReplicateConfig& config,
                        bool upsert);
@@ -221,6 +223,22 @@ std::vector<std::int64_t> sizes_or_codes(const std::vector<store::GetOutcome>& o
 
 }  // namespace
 
+std::vector<store::Located> Store::State::locate_all(std::span<const std::string_view> keys) {
+  store::Located closed_answer;
+  closed_answer.code = Code::kNotReady;
+  return call<std::vector<store::Located>>(
+      [&](store::Client& mounted, TimePoint until) { return mounted.locate_all(keys, until); },
+      std::vector<store::Located>(keys.size(), closed_answer));
+}
+
+Result<std::uint64_t> Store::State::remove_matching(std::string pattern, bool force) {
+  return call<Result<std::uint64_t>>(
+      [&](store::Client& mounted, TimePoint) {
+        return mounted.remove_matching(std::move(pattern), force, options.timeout);
+      },
+      fail(Code::kNotReady, "the store is closed"));
+}
+
 store::PutOutcome Store::State::put(std::span<const PutItem> items, const ReplicateConfig& config,
                                     bool upsert) {
   store::PutOptions how;
@@ -314,15 +332,28 @@ std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> k
 }
 
 Result<std::uint64_t> Store::size(std::string_view key) {
-  const auto outcomes = state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client, TimePoint until) {
-        return client.sizes(std::span(&key, 1), until);
-      },
-      std::vector<store::GetOutcome>(1, store::GetOutcome{Code::kNotReady, 0}));
-  if (outcomes.front().code != Code::kOk) {
-    return fail(outcomes.front().code, fmt::format("size '{}'", key));
+  const store::Located located = state_->locate_all(std::span(&key, 1)).front();
+  if (located.code != Code::kOk) return fail(located.code, fmt::format("size '{}'", key));
+  return located.size;
+}
+
+std::vector<std::vector<ReplicaDescriptor>> Store::replicas_batch(
+    std::span<const std::string_view> keys) {
+  std::vector<std::vector<ReplicaDescriptor>> out;
+  for (store::Located& located : state_->locate_all(keys))
+    out.push_back(std::move(located.replicas));
+  return out;
+}
+
+Result<std::uint64_t> Store::remove_by_regex(std::string_view pattern, bool force) {
+  if (pattern.empty()) {
+    return fail(Code::kInvalidArgument, "the pattern is empty; remove_all() removes everything");
   }
-  return outcomes.front().size;
+  return state_->remove_matching(std::string(pattern), force);
+}
+
+Result<std::uint64_t> Store::remove_all(bool force) {
+  return state_->remove_matching(std::string(), force);
 }
 
 std::vector<std::int64_t> Store::size_batch(std::span<const std::string_view> keys) {
@@ -335,6 +366,17 @@ std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> 
   return store_codes(state_->call<std::vector<Code>>(
       [&](store::Client& client, TimePoint until) { return client.remove(keys, force, until); },
       std::vector<Code>(keys.size(), Code::kNotReady)));
+}
+
+Result<void> Store::unmount_segment(std::chrono::milliseconds grace) {
+  constexpr std::chrono::milliseconds kLongest{0xFFFFFFFF};
+  if (grace.count() < 0 || grace > kLongest) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("grace: {} ms is outside 0 to {} ms", grace.count(), kLongest.count()));
+  }
+  return state_->call<Result<void>>(
+      [&](store::Client& client, TimePoint until) { return client.unmount_segment(grace, until); },
+      fail(Code::kNotReady, "the store is closed"));
 }
 
 int Store::health() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "store/master/core.h"
+#include "store/master/key_pattern.h"
 #include "store/master/messages.h"
 
 namespace mooncake::store::master {
@@ -18,9 +19,9 @@ void require(bool holds) {
 }
 
 constexpr net::Method kMethods[] = {
-    net::Method::kMount,  net::Method::kUnmount, net::Method::kHeartbeat,
-    net::Method::kGrant,  net::Method::kPublish, net::Method::kRevoke,
-    net::Method::kLocate, net::Method::kExist,   net::Method::kRemove};
+    net::Method::kMount,   net::Method::kUnmount, net::Method::kHeartbeat, net::Method::kGrant,
+    net::Method::kPublish, net::Method::kRevoke,  net::Method::kLocate,    net::Method::kExist,
+    net::Method::kRemove,  net::Method::kSweep};
 
 // Takes bytes off the input; zeros when there are none left.
 class Input {
@@ -77,6 +78,7 @@ class World {
     const net::Bytes body(taken.begin(), taken.end());
     const Result<Request> request = parse_request(method, body);
     if (!request) return;
+    if (method == net::Method::kSweep && !KeyPattern::compile(request->items[0].key)) return;
     apply(request->command);
   }
 
@@ -84,7 +86,8 @@ class World {
     static constexpr CommandKind kKinds[] = {
         CommandKind::kMount,  CommandKind::kUnmount, CommandKind::kHeartbeat, CommandKind::kGrant,
         CommandKind::kGrant,  CommandKind::kPublish, CommandKind::kPublish,   CommandKind::kRevoke,
-        CommandKind::kLocate, CommandKind::kExist,   CommandKind::kRemove,    CommandKind::kTick};
+        CommandKind::kLocate, CommandKind::kExist,   CommandKind::kRemove,    CommandKind::kTick,
+        CommandKind::kSweep,  CommandKind::kDisown};
     Command command;
     command.kind = kKinds[in.byte() % std::size(kKinds)];
     const std::uint8_t who = in.byte();
@@ -95,6 +98,15 @@ class World {
     command.budget = 1 + who % 16u;
     command.replicas = who / 16u % 4u;
     command.force = who % 2 == 0;
+    command.cursor = who / 2u;
+    command.grace = std::chrono::seconds(who % 5u);
+    command.terms.upsert = who % 4 == 1;
+    command.terms.hard_pin = who % 16 == 3;
+    command.terms.soft_pin = static_cast<SoftPin>(who / 4u % 3);
+    if (who % 8 == 5) command.terms.soft_pin_ttl = std::chrono::seconds(who / 8u);
+    command.terms.prefer_same_node = who % 32 == 7;
+    const std::string_view preferred = "host1";
+    if (who % 16 == 9) command.terms.preferred = {&preferred, 1};
     now_ += std::chrono::milliseconds(in.byte() * 20);
     const std::size_t count = 1 + in.byte() % 4u;
     std::vector<std::string> keys(count);
@@ -110,7 +122,8 @@ class World {
       items[i].incarnations = std::span(incarnations_).first(choice / 32u % (kMaxReplicas + 1));
       segments.push_back(segment(choice % 5u, 1 + choice / 64u));
     }
-    const bool of_segments = command.kind <= CommandKind::kHeartbeat;
+    const bool of_segments =
+        command.kind <= CommandKind::kHeartbeat || command.kind == CommandKind::kDisown;
     if (of_segments && who < 200) command.segments = segments;
     if (!of_segments && command.kind != CommandKind::kTick) command.items = items;
     apply(command);
@@ -140,6 +153,7 @@ class World {
       require(effect.replicas <= kMaxReplicas);
       if (effect.version.valid() && versions_.size() < 64) versions_.push_back(effect.version);
     }
+    if (!arena.empty()) require(!encode_sweep_reply(arena.front()).empty());
     require(!encode_grant_reply(core_, effects).empty());
     require(!encode_locate_reply(core_, effects, {}).empty());
   }

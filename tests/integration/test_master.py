@@ -135,7 +135,7 @@ def test_every_flag_of_the_published_program_is_taken_at_its_default():
         _, err = process.communicate()
     assert len(published) > 90 and ours < set(published)
     # Each one that has no effect says so once.
-    for name in ("max_threads", "allocation_strategy", "snapshot_interval_seconds"):
+    for name in ("max_threads", "memory_allocator", "snapshot_interval_seconds"):
         assert err.count(f" {name}: accepted and ignored") == 1, err
     assert "enable_ha" not in err and "eviction_ratio: accepted" not in err.replace("nof_eviction_ratio", "")
 

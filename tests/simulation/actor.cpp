@@ -83,8 +83,10 @@ Task<void> Actor::run() {
       co_await get();
     } else if (dice < 0.90) {
       co_await exist();
-    } else {
+    } else if (dice < 0.995) {
       co_await remove();
+    } else {
+      co_await remove_matching();
     }
     ++shared_.operations_done;
     co_await life_.host.sleep_for(std::chrono::microseconds(random_.below(8000)));
@@ -206,6 +208,22 @@ Task<void> Actor::remove() {
       co_await life_.client->remove(std::span(&view, 1), force, deadline);
   returned("remove", deadline, freezes);
   shared_.cluster->history().removed(key, begun, life_.host.now(), codes.front());
+}
+
+// All keys, or those that end in a digit.
+Task<void> Actor::remove_matching() {
+  const std::string pattern = random_.chance(0.2) ? "" : fmt::format("{}$", random_.below(10));
+  const bool force = random_.chance(0.5);
+  const TimePoint begun = life_.host.now();
+  const Result<std::uint64_t> removed =
+      co_await life_.client->remove_matching(pattern, force, std::chrono::seconds(2));
+  if (!removed) co_return;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < shared_.keys; ++i) {
+    const std::string key = fmt::format("key{}", i);
+    if (pattern.empty() || key.back() == pattern.front()) keys.push_back(key);
+  }
+  shared_.cluster->history().swept(keys, begun, life_.host.now(), *removed, force);
 }
 
 }  // namespace mooncake::simulation

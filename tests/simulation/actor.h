@@ -35,6 +35,7 @@ class Actor {
   base::Task<void> get();
   base::Task<void> exist();
   base::Task<void> remove();
+  base::Task<void> remove_matching();
 
   std::string some_key();
   base::TimePoint some_deadline();

@@ -142,6 +142,12 @@ void Cluster::kill_client(std::size_t index) {
   mourn(std::move(clients_[index]), client_name(index));
 }
 
+void Cluster::close_client(std::size_t index) {
+  world_.run(end_life(clients_[index].get()));
+  clients_[index]->dead = true;
+  buried_.push_back(std::move(clients_[index]));
+}
+
 void Cluster::bury() {
   std::vector<std::unique_ptr<Life>> dead;
   dead.swap(dead_);

@@ -61,6 +61,8 @@ class Cluster {
   // Faults. From inside the executor too, except the kills' clean-up, which bury() does.
   void kill_master();
   void kill_client(std::size_t index);
+  // Unmounts and ends, in peace.
+  void close_client(std::size_t index);
   os::SimHost& master_host() { return master_->host; }
   Life* master_life() { return master_.get(); }
 

@@ -49,11 +49,11 @@ bool History::may_be(const Put& put, const Life& life) {
 
 bool History::absent_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const {
   // Present throughout means: one life covers all of it, or several, each replaced by the next.
-  std::optional<TimePoint> since;
+  TimePoint since = TimePoint::max();
   for (const Life& life : key.lives) {
-    if (!since) since = life.from;
-    if (*since < begun && (!life.to || *life.to > ended)) return false;
-    if (!life.replaced) since.reset();
+    since = std::min(since, life.from);
+    if (since < begun && (!life.to || *life.to > ended)) return false;
+    if (!life.replaced) since = TimePoint::max();
   }
   return true;
 }
@@ -116,6 +116,28 @@ void History::removed(const std::string& name, TimePoint begun, TimePoint ended,
   if (!decided) {
     violation(
         fmt::format("remove of {} acknowledged at {:.6f}s, but never done", name, seconds(ended)));
+  }
+}
+
+void History::swept(const std::vector<std::string>& keys, TimePoint begun, TimePoint ended,
+                    std::uint64_t removed, bool force) {
+  std::uint64_t decided = 0;
+  for (const std::string& name : keys) {
+    const Key& key = keys_[name];
+    decided += static_cast<std::uint64_t>(
+        std::count_if(key.removals.begin(), key.removals.end(),
+                      [&](TimePoint at) { return at >= begun && at <= ended; }));
+    const bool stayed = std::any_of(key.lives.begin(), key.lives.end(), [&](const Life& life) {
+      return life.from < begun && (!life.to || *life.to > ended);
+    });
+    if (force && stayed) {
+      violation(fmt::format("{} was there before and after all was removed ({:.6f}s to {:.6f}s)",
+                            name, seconds(begun), seconds(ended)));
+    }
+  }
+  if (removed > decided) {
+    violation(fmt::format("a sweep that ended at {:.6f}s counts {} objects, but only {} went",
+                          seconds(ended), removed, decided));
   }
 }
 

@@ -30,6 +30,10 @@ class History {
   void existed(const std::string& key, TimePoint begun, TimePoint ended, Code code);
   void removed(const std::string& key, TimePoint begun, TimePoint ended, Code code);
 
+  // `removed` objects of these keys are said to have gone.
+  void swept(const std::vector<std::string>& keys, TimePoint begun, TimePoint ended,
+             std::uint64_t removed, bool force);
+
   // Truth.
   void decided(const store::master::Decision& decision, TimePoint at);
   void master_died(TimePoint at);

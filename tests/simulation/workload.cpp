@@ -167,7 +167,7 @@ class Run {
     for (std::size_t i = 0; i < cluster_.options().clients; ++i) {
       if (cluster_.client(i) != nullptr) cluster_.client(i)->host.thaw();
     }
-    // A namesake is let in when the one before it has expired.
+    // Clients that are silent have expired by then.
     cluster_.world().run_for(cluster_.options().core.client_ttl * 2);
     for (std::size_t i = 0; i < cluster_.options().clients; ++i)
       cluster_.start_client(i);

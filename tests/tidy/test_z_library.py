@@ -12,10 +12,10 @@ import tree
 
 NEWEST_GLIBC = (2, 35)
 NEWEST_GLIBCXX = (3, 4, 30)
-# What the library may need at run time. yaml-cpp travels in the wheel.
+# What the library may need at run time. yaml-cpp and re2 travel in the wheel.
 MAY_NEED = re.compile(
     r"^(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libssl|libcrypto|ld-linux-x86-64"
-    r"|ld-linux-aarch64|libyaml-cpp)\.so")
+    r"|ld-linux-aarch64|libyaml-cpp|libre2)\.so")
 
 
 def library():

@@ -10,6 +10,12 @@
 
 namespace mooncake::store {
 
+namespace {
+
+constexpr base::Duration kRetireTime = std::chrono::seconds(2);
+
+}  // namespace
+
 ClientImpl::Counters::Counters(base::MetricsRegistry& registry)
     : put_bytes(registry.counter("mooncake_transfer_write_bytes", "Bytes of objects put")),
       get_bytes(registry.counter("mooncake_transfer_read_bytes", "Bytes of objects got")),
@@ -63,6 +69,7 @@ Task<Result<void>> ClientImpl::open(TimePoint deadline) {
 
 Task<Result<void>> ClientImpl::mount(TimePoint deadline) {
   std::vector<OwnSegment> segments;
+  if (segment_ && leaves_at_) co_await retire_segment();  // what was there is lost anyway
   if (segment_) {
     Result<void> renewed = co_await segment_->renew(deadline);
     if (!renewed) co_return renewed;
@@ -75,7 +82,14 @@ Task<Result<void>> ClientImpl::mount(TimePoint deadline) {
   Result<MountOutcome> outcome = decode_mount(*reply, segments.size());
   if (!outcome) co_return fail(std::move(outcome).error());
   for (Code code : outcome->codes) {
-    if (code != Code::kOk) co_return fail(code, fmt::format("mount {}", engine_.name()));
+    if (code == Code::kOk) continue;
+    std::string what = fmt::format("mount {}", engine_.name());
+    if (code == Code::kSegmentExists) {
+      what +=
+          ": the Master knows an engine of this name that it can't tell dead; it is forgotten "
+          "when it has been silent for client_ttl, or when this one answers under the name";
+    }
+    co_return fail(code, std::move(what));
   }
   if (outcome->heartbeat > base::Duration::zero()) heartbeat_interval_ = outcome->heartbeat;
   mounted_ = true;
@@ -111,6 +125,7 @@ Task<void> ClientImpl::keep_mounted() {
                                                 : heartbeat_interval_;
     co_await pause(interval);
     if (stopping_) break;
+    if (leaves_at_ && env_.now() >= *leaves_at_) co_await retire_segment();
     const Code code = mounted_ ? co_await heartbeat() : Code::kClientNotFound;
     if (stopping_) break;
     if (code == Code::kOk) {
@@ -137,6 +152,37 @@ Task<void> ClientImpl::keep_mounted() {
   }
 }
 
+Task<Result<void>> ClientImpl::unmount_segment(base::Duration grace, TimePoint deadline) {
+  const CallUnderWay call(*this);
+  if (stopping_) co_return fail(Code::kNotReady, "the client is closed");
+  if (!segment_) co_return fail(Code::kSegmentNotFound, "no segment is mounted");
+  if (!mounted_) co_return fail(Code::kClientNotFound, "the segment is being mounted again");
+  const OwnSegment own = segment_->description();
+  net::Bytes body = encode_unmount(id_, ++membership_sequence_, {&own, 1}, grace);
+  Result<net::Bytes> reply =
+      co_await master_.call(net::Method::kUnmount, std::move(body), deadline);
+  if (!reply) co_return fail(std::move(reply).error().with_context("unmount"));
+  Result<std::vector<Code>> codes = decode_unmount(*reply, 1);
+  if (!codes) co_return fail(std::move(codes).error());
+  if (codes->front() != Code::kOk) co_return fail(codes->front(), "unmount");
+  if (!segment_) co_return Result<void>();
+  if (!mounted_ || segment_->description().address.incarnation != own.address.incarnation) {
+    co_return fail(Code::kClientNotFound, "the segment has been mounted again meanwhile");
+  }
+  // Not before the Master's own end of the grace, which began earlier. keep_mounted() does it, as
+  // nobody else may mount or retire.
+  const TimePoint at = env_.now() + grace;
+  leaves_at_ = leaves_at_ ? std::min(*leaves_at_, at) : at;
+  if (grace <= base::Duration::zero() && pausing_ != nullptr) pausing_->set(true);
+  co_return Result<void>();
+}
+
+Task<void> ClientImpl::retire_segment() {
+  const std::unique_ptr<SegmentHolder> segment = std::move(segment_);
+  leaves_at_.reset();
+  if (segment) co_await segment->retire(env_.now() + kRetireTime);
+}
+
 Task<void> ClientImpl::pause(base::Duration duration) {
   os::Completion<bool> over(env_.executor);
   pausing_ = &over;
@@ -152,7 +198,7 @@ Task<void> ClientImpl::stop(TimePoint deadline) {
     stopping_ = true;
     if (pausing_ != nullptr) pausing_->set(true);
     if (mounted_) {
-      const net::Bytes body = encode_unmount(id_, ++membership_sequence_);
+      const net::Bytes body = encode_unmount(id_, ++membership_sequence_, {}, {});
       Result<net::Bytes> reply = co_await master_.call_once(net::Method::kUnmount, body, deadline);
       if (!reply) {
         base::log_warning("{}: not unmounted: {}", engine_.name(), reply.error().message());
@@ -227,6 +273,32 @@ Task<std::vector<Code>> ClientImpl::remove(std::span<const std::string_view> key
     }
   }
   co_return codes;
+}
+
+Task<Result<std::uint64_t>> ClientImpl::remove_matching(std::string pattern, bool force,
+                                                        base::Duration step_timeout) {
+  const CallUnderWay call(*this);
+  std::uint64_t removed = 0;
+  std::uint32_t cursor = 0;
+  while (cursor != kSweepEnd) {
+    Result<SweepStep> step = fail(Code::kNotReady, "the client is closed");
+    if (!stopping_) {
+      CommandNumbers::Open numbers(numbers_, 1);
+      net::Bytes body = encode_sweep(id_, numbers.numbers(), pattern, force, cursor);
+      Result<net::Bytes> reply =
+          co_await master_.call(net::Method::kSweep, std::move(body), env_.now() + step_timeout);
+      step = reply ? decode_sweep(*reply) : Result<SweepStep>(fail(std::move(reply).error()));
+    }
+    if (step && step->code != Code::kOk) step = fail(step->code);
+    if (step && step->cursor <= cursor) step = fail(Code::kProtocolError, "Master's cursor stands");
+    if (!step) {
+      co_return fail(std::move(step).error().with_context(
+          fmt::format("{} objects had been removed before", removed)));
+    }
+    removed += step->removed;
+    cursor = step->cursor;
+  }
+  co_return removed;
 }
 
 SegmentHandle ClientImpl::target(const SegmentAddress& segment) {

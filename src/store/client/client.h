@@ -46,6 +46,13 @@ struct GetOutcome {
   std::uint64_t size = 0;
 };
 
+// Where an object lies, for those who ask.
+struct Located {
+  Code code = Code::kOk;
+  std::uint64_t size = 0;
+  std::vector<ReplicaDescriptor> replicas;
+};
+
 // What a put or upsert may ask for.
 struct PutOptions {
   PutOptions() = default;  // no aggregate: see base/task.h
@@ -85,10 +92,18 @@ class Client {
   // kOk, kObjectNotFound, or why it is not known.
   virtual Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
                                         TimePoint deadline) = 0;
-  virtual Task<std::vector<GetOutcome>> sizes(std::span<const std::string_view> keys,
-                                              TimePoint deadline) = 0;
+  virtual Task<std::vector<Located>> locate_all(std::span<const std::string_view> keys,
+                                                TimePoint deadline) = 0;
   virtual Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
                                          TimePoint deadline) = 0;
+  // All objects whose keys match `pattern` (empty = all), step by step; each step is answered
+  // within `step_timeout`. Gives their number; an error says how many had gone before it.
+  virtual Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force,
+                                                      base::Duration step_timeout) = 0;
+
+  // The segment that this client gives gets nothing new, stays readable for `grace`, and is given
+  // back then; the client goes on without. kSegmentNotFound when it gives none.
+  virtual Task<Result<void>> unmount_segment(base::Duration grace, TimePoint deadline) = 0;
 
   // Calls under way that wait for the Master end with kCancelled, mounting included; the client
   // goes on. A transfer of data ends by its deadline.

@@ -14,16 +14,28 @@ bool is_stale(Code code) {
          code == Code::kAddressNotRegistered;
 }
 
-constexpr int kQuestions = 2;
+// Bounds what a reader asks that is overtaken by upserts, or whose replicas fail one after another.
+constexpr int kMostQuestions = 8;
 
 }  // namespace
+
+// What has been tried to read one object.
+struct ClientImpl::Attempts {
+  base::Version stale;             // the newest version that was not where it should be
+  std::vector<base::Uuid> failed;  // segments
+  bool has_failed(const SegmentAddress& segment) const {
+    return std::find(failed.begin(), failed.end(), segment.id) != failed.end();
+  }
+};
 
 // The objects of one message that are being read.
 struct ClientImpl::GetState {
   PlacedBatch placed;
   std::vector<std::size_t> asked;  // positions of placed objects in the message
   std::vector<std::vector<base::MutableBuffer>> rooms;  // by position in `asked`
-  std::vector<std::uint32_t> avoid;  // replica that failed before, by position in the message
+  std::vector<std::size_t> chosen;                      // replicas, likewise
+  std::vector<Attempts> attempts;                       // by position in the message
+  bool hurried = false;  // the last attempt's deadline was short, for the sake of other replicas
 };
 
 Task<Result<PlacedBatch>> ClientImpl::locate(std::span<const std::string_view> keys,
@@ -34,10 +46,10 @@ Task<Result<PlacedBatch>> ClientImpl::locate(std::span<const std::string_view> k
   co_return decode_locate(*reply, keys.size());
 }
 
-Task<std::vector<GetOutcome>> ClientImpl::sizes(std::span<const std::string_view> keys,
-                                                TimePoint deadline) {
+Task<std::vector<Located>> ClientImpl::locate_all(std::span<const std::string_view> keys,
+                                                  TimePoint deadline) {
   const CallUnderWay call(*this);
-  std::vector<GetOutcome> outcomes(keys.size());
+  std::vector<Located> outcomes(keys.size());
   std::vector<Code> codes;
   Result<void> open = accept(keys, codes);
   std::vector<std::pair<std::size_t, std::size_t>> messages;
@@ -48,10 +60,15 @@ Task<std::vector<GetOutcome>> ClientImpl::sizes(std::span<const std::string_view
     Result<PlacedBatch> placed = fail(Code::kNotReady);
     if (open) placed = co_await locate(keys.subspan(first, size), deadline);
     for (std::size_t i = 0; i < size; ++i) {
-      GetOutcome& outcome = outcomes[first + i];
+      Located& outcome = outcomes[first + i];
       outcome.code = placed ? placed->objects[i].code : placed.error().code();
       if (codes[first + i] != Code::kOk) outcome.code = codes[first + i];
-      if (outcome.code == Code::kOk) outcome.size = placed->objects[i].size;
+      if (outcome.code != Code::kOk) continue;
+      outcome.size = placed->objects[i].size;
+      for (const auto& [index, offset] : placed->objects[i].replicas) {
+        const SegmentAddress& segment = placed->segments[index];
+        outcome.replicas.push_back({segment.name, segment.base + offset, outcome.size});
+      }
     }
   }
   co_return outcomes;
@@ -123,8 +140,8 @@ Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::siz
     if (outcomes[i].code == Code::kOk) left.push_back(i);
   }
   GetState state;
-  state.avoid.assign(keys.size(), ~0u);
-  for (int question = 0; question < kQuestions && !left.empty(); ++question) {
+  state.attempts.resize(keys.size());
+  for (int question = 0; question < kMostQuestions && !left.empty(); ++question) {
     std::vector<std::string_view> asked_keys;
     for (std::size_t i : left)
       asked_keys.push_back(keys[i]);
@@ -151,23 +168,58 @@ Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::siz
       outcomes[i].code = is_stale(object.code) ? Code::kObjectNotFound : object.code;
       outcomes[i].size = object.size;
       if (is_stale(object.code)) counters_.stale_reads.add();
-      const bool other_replica = object.code != Code::kOk && object.replicas.size() > 1 &&
-                                 code_info(object.code).domain != Domain::kStore;
-      if (is_stale(object.code) || other_replica) left.push_back(i);
+      if (is_worth_another(state, a) && env_.now() < deadline) left.push_back(i);
     }
   }
 }
 
+// Takes note of how the reading of an object ended, and says whether to ask for it once more: when
+// it may have moved, when another replica has not been tried, or when there had been little time.
+bool ClientImpl::is_worth_another(GetState& state, std::size_t a) const {
+  const PlacedObject& object = state.placed.objects[a];
+  if (object.code == Code::kOk || code_info(object.code).domain == Domain::kStore) return false;
+  if (state.chosen[a] >= object.replicas.size()) return false;
+  Attempts& attempts = state.attempts[state.asked[a]];
+  if (is_stale(object.code) && attempts.stale < object.version) {
+    attempts.stale = object.version;
+    return true;
+  }
+  const bool cut_short = state.hurried && object.code == Code::kDeadlineExceeded;
+  const bool others = has_other(state.placed, object, attempts, state.chosen[a]);
+  if (cut_short && !others) return true;
+  const std::uint32_t segment = object.replicas[state.chosen[a]].first;
+  attempts.failed.push_back(state.placed.segments[segment].id);
+  return others;
+}
+
+bool ClientImpl::has_other(const PlacedBatch& batch, const PlacedObject& object,
+                           const Attempts& attempts, std::size_t chosen) {
+  for (std::size_t r = 0; r < object.replicas.size(); ++r) {
+    const SegmentAddress& segment = batch.segments[object.replicas[r].first];
+    if (r != chosen && !attempts.has_failed(segment)) return true;
+  }
+  return false;
+}
+
+// Its own segment, then one of its host, then any, so that readers spread over them; the number of
+// replicas when all have failed.
 std::size_t ClientImpl::choose_replica(const PlacedBatch& batch, const PlacedObject& object,
-                                       std::uint32_t avoid) const {
+                                       const Attempts& attempts) const {
   const std::size_t count = object.replicas.size();
   const std::size_t start = count > 1 ? object.version.value() % count : 0;
-  std::size_t best = start;
-  for (std::size_t r = 0; r < count; ++r) {
+  std::size_t best = count;
+  int best_distance = 3;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t r = (start + i) % count;
     const SegmentAddress& segment = batch.segments[object.replicas[r].first];
-    if (r != avoid && segment.owner == engine_.identity().incarnation) return r;
+    if (attempts.has_failed(segment)) continue;
+    const bool own = segment.owner == engine_.identity().incarnation;
+    const int distance = own ? 0 : segment.host == options_.host ? 1 : 2;
+    if (distance < best_distance) {
+      best = r;
+      best_distance = distance;
+    }
   }
-  if (best == avoid && count > 1) best = (best + 1) % count;
   return best;
 }
 
@@ -175,12 +227,19 @@ std::size_t ClientImpl::choose_replica(const PlacedBatch& batch, const PlacedObj
 Task<void> ClientImpl::read_found(GetState& state, TimePoint deadline) {
   std::vector<transfer::EngineRequest> requests;
   std::vector<std::size_t> request_of;
+  state.hurried = false;
+  state.chosen.assign(state.asked.size(), kMaxReplicas);
   for (std::size_t a = 0; a < state.asked.size(); ++a) {
     PlacedObject& object = state.placed.objects[a];
     if (object.code != Code::kOk) continue;
-    std::uint32_t& avoid = state.avoid[state.asked[a]];
-    const std::size_t replica = choose_replica(state.placed, object, avoid);
-    avoid = static_cast<std::uint32_t>(replica);
+    const Attempts& attempts = state.attempts[state.asked[a]];
+    const std::size_t replica = choose_replica(state.placed, object, attempts);
+    state.chosen[a] = replica;
+    if (replica == object.replicas.size()) {
+      object.code = Code::kTransferFailed;
+      continue;
+    }
+    state.hurried = state.hurried || has_other(state.placed, object, attempts, replica);
     const auto& [index, offset] = object.replicas[replica];
     const SegmentAddress& segment = state.placed.segments[index];
     transfer::EngineRequest request;
@@ -197,7 +256,9 @@ Task<void> ClientImpl::read_found(GetState& state, TimePoint deadline) {
     request_of.push_back(a);
   }
   if (requests.empty()) co_return;
-  co_await engine_.transfer(requests, deadline);
+  // Time for another replica is kept back.
+  const base::Duration left = deadline - env_.now();
+  co_await engine_.transfer(requests, state.hurried ? deadline - left / 2 : deadline);
   for (std::size_t r = 0; r < requests.size(); ++r) {
     state.placed.objects[request_of[r]].code = requests[r].slice.code;
   }

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,10 +32,14 @@ class ClientImpl final : public Client {
                                     TimePoint deadline) override;
   Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
                                 TimePoint deadline) override;
-  Task<std::vector<GetOutcome>> sizes(std::span<const std::string_view> keys,
-                                      TimePoint deadline) override;
+  Task<std::vector<Located>> locate_all(std::span<const std::string_view> keys,
+                                        TimePoint deadline) override;
   Task<std::vector<Code>> remove(std::span<const std::string_view> keys, bool force,
                                  TimePoint deadline) override;
+  Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force,
+                                              base::Duration step_timeout) override;
+
+  Task<Result<void>> unmount_segment(base::Duration grace, TimePoint deadline) override;
 
   void interrupt() override { master_.interrupt(); }
   bool mounted() const override { return mounted_; }
@@ -55,6 +60,7 @@ class ClientImpl final : public Client {
   // Membership (client.cpp).
   Task<Result<void>> mount(TimePoint deadline);
   Task<void> keep_mounted();
+  Task<void> retire_segment();
   Task<Code> heartbeat();
   Task<void> pause(base::Duration duration);  // until stop() at most
   Result<void> accept(std::span<const std::string_view> keys, std::vector<Code>& codes) const;
@@ -74,9 +80,13 @@ class ClientImpl final : public Client {
   Task<void> get_some(std::span<const std::string_view> keys, std::size_t first,
                       const RoomFor& room, std::span<GetOutcome> outcomes, TimePoint deadline);
   Task<Result<PlacedBatch>> locate(std::span<const std::string_view> keys, TimePoint deadline);
+  struct Attempts;
+  bool is_worth_another(GetState& state, std::size_t a) const;
+  static bool has_other(const PlacedBatch& batch, const PlacedObject& object,
+                        const Attempts& attempts, std::size_t chosen);
   Task<void> read_found(GetState& state, TimePoint deadline);
   std::size_t choose_replica(const PlacedBatch& batch, const PlacedObject& object,
-                             std::uint32_t avoid) const;
+                             const Attempts& attempts) const;
 
   SegmentHandle target(const SegmentAddress& segment);
 
@@ -88,6 +98,7 @@ class ClientImpl final : public Client {
   CommandNumbers numbers_;
   std::uint64_t membership_sequence_ = 0;
   std::unique_ptr<SegmentHolder> segment_;
+  std::optional<TimePoint> leaves_at_;  // the segment
   base::Duration heartbeat_interval_ = std::chrono::seconds(1);
   bool mounted_ = false;
   bool heard_ = true;  // whether the Master has answered the last heartbeat

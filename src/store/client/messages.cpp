@@ -63,6 +63,16 @@ Result<void> check_count(std::size_t got, std::size_t expected, std::string_view
               fmt::format("Master's reply has {} {}, expected {}", got, what, expected));
 }
 
+Result<std::vector<Code>> read_codes(const flatbuffers::Vector<std::uint16_t>* codes,
+                                     std::size_t expected) {
+  MC_CHECK(check_count(count_of(codes), expected, "codes"));
+  std::vector<Code> out;
+  out.reserve(expected);
+  for (std::size_t i = 0; i < expected; ++i)
+    out.push_back(code_from_wire(codes->Get(static_cast<flatbuffers::uoffset_t>(i))));
+  return out;
+}
+
 Result<std::vector<SegmentAddress>> read_segments(
     const flatbuffers::Vector<flatbuffers::Offset<wire::Segment>>* segments) {
   std::vector<SegmentAddress> out;
@@ -138,9 +148,21 @@ net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch new
   return net::copy_of(builder);
 }
 
-net::Bytes encode_unmount(ClientId client, std::uint64_t sequence) {
+net::Bytes encode_unmount(ClientId client, std::uint64_t sequence,
+                          std::span<const OwnSegment> segments, base::Duration grace) {
   FlatBufferBuilder builder;
-  builder.Finish(wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence));
+  std::vector<wire::Uuid> ids;
+  std::vector<std::uint64_t> incarnations;
+  for (const OwnSegment& segment : segments) {
+    ids.push_back(to_wire(segment.address.id));
+    incarnations.push_back(static_cast<std::uint64_t>(segment.address.incarnation));
+  }
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(grace).count();
+  const auto id_vector = builder.CreateVectorOfStructs(ids);
+  const auto incarnation_vector = builder.CreateVector(incarnations);
+  builder.Finish(wire::CreateUnmountRequest(builder, static_cast<std::uint64_t>(client), sequence,
+                                            id_vector, incarnation_vector,
+                                            static_cast<std::uint32_t>(ms)));
   return net::copy_of(builder);
 }
 
@@ -225,6 +247,16 @@ net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::
   return net::copy_of(builder);
 }
 
+net::Bytes encode_sweep(ClientId client, Numbers numbers, std::string_view pattern, bool force,
+                        std::uint32_t cursor) {
+  FlatBufferBuilder builder;
+  const auto text =
+      builder.CreateVector(reinterpret_cast<const std::uint8_t*>(pattern.data()), pattern.size());
+  builder.Finish(wire::CreateSweepRequest(builder, static_cast<std::uint64_t>(client),
+                                          numbers.first, numbers.oldest_open, text, force, cursor));
+  return net::copy_of(builder);
+}
+
 Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected) {
   MC_TRY(const wire::MountReply* reply, verified<wire::MountReply>(body, "Master\'s MountReply"));
   MountOutcome out;
@@ -270,15 +302,24 @@ Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected) 
   return out;
 }
 
+Result<SweepStep> decode_sweep(base::ConstBuffer body) {
+  MC_TRY(const wire::SweepReply* reply, verified<wire::SweepReply>(body, "Master's SweepReply"));
+  SweepStep step;
+  step.code = code_from_wire(reply->code());
+  step.removed = reply->removed();
+  step.cursor = reply->cursor();
+  return step;
+}
+
+Result<std::vector<Code>> decode_unmount(base::ConstBuffer body, std::size_t expected) {
+  MC_TRY(const wire::UnmountReply* reply,
+         verified<wire::UnmountReply>(body, "Master's UnmountReply"));
+  return read_codes(reply->codes(), expected);
+}
+
 Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected) {
-  MC_TRY(const wire::CodesReply* reply, verified<wire::CodesReply>(body, "Master\'s CodesReply"));
-  MC_CHECK(check_count(count_of(reply->codes()), expected, "codes"));
-  std::vector<Code> out;
-  out.reserve(expected);
-  for (std::size_t i = 0; i < expected; ++i) {
-    out.push_back(code_from_wire(reply->codes()->Get(static_cast<flatbuffers::uoffset_t>(i))));
-  }
-  return out;
+  MC_TRY(const wire::CodesReply* reply, verified<wire::CodesReply>(body, "Master's CodesReply"));
+  return read_codes(reply->codes(), expected);
 }
 
 }  // namespace mooncake::store

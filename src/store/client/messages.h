@@ -49,7 +49,9 @@ struct FinishItem {
 
 net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch newest,
                         std::string_view name, std::span<const OwnSegment> segments);
-net::Bytes encode_unmount(ClientId client, std::uint64_t sequence);
+// No segments: the client and all it has.
+net::Bytes encode_unmount(ClientId client, std::uint64_t sequence,
+                          std::span<const OwnSegment> segments, base::Duration grace);
 net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Version newest,
                             std::span<const OwnSegment> segments);
 // The config has passed check_config().
@@ -61,11 +63,22 @@ net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys);
 net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
                          bool force);
 
+net::Bytes encode_sweep(ClientId client, Numbers numbers, std::string_view pattern, bool force,
+                        std::uint32_t cursor);
+
 // Replies are a peer's bytes: verified, and their counts held against what was asked (`expected`).
 // kProtocolError says what is wrong.
 Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected);
 Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected);
 Result<PlacedBatch> decode_locate(base::ConstBuffer body, std::size_t expected);
+struct SweepStep {
+  Code code = Code::kOk;
+  std::uint64_t removed = 0;
+  std::uint32_t cursor = 0;
+};
+inline constexpr std::uint32_t kSweepEnd = 0xFFFFFFFF;
+Result<SweepStep> decode_sweep(base::ConstBuffer body);
+Result<std::vector<Code>> decode_unmount(base::ConstBuffer body, std::size_t expected);
 Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected);
 
 }  // namespace mooncake::store

@@ -27,7 +27,7 @@ Core::State::State(const CoreOptions& options_)
       epoch(options_.epoch),
       epoch_limit(std::max(options_.epoch_limit, options_.epoch)),
       directory(options_.hash_seed),
-      placer(options_.hash_seed),
+      placer(options_.hash_seed, options_.strategy),
       ordinary(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
       soft_pinned(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns) {
 }
@@ -50,9 +50,13 @@ void Core::State::apply(const Command& command) {
       return numbered(command, &State::revoke);
     case CommandKind::kRemove:
       return numbered(command, &State::remove);
+    case CommandKind::kSweep:
+      return sweep(command);
     case CommandKind::kLocate:
     case CommandKind::kExist:
       return read(command);
+    case CommandKind::kDisown:
+      return disown(command);
     case CommandKind::kTick:
       return tick(command);
   }
@@ -114,7 +118,8 @@ void Core::State::answer_numbered(const Item& item, Answer answer, Effect& effec
     if (!same) effect.code = Code::kInvalidArgument;
     return;
   }
-  if (item.item.key.empty() || item.item.key.size() > kMaxKeyLength) {
+  const bool may_be_empty = item.command.kind == CommandKind::kSweep;
+  if ((item.item.key.empty() && !may_be_empty) || item.item.key.size() > kMaxKeyLength) {
     effect.code = Code::kInvalidArgument;
   } else {
     (this->*answer)(item, effect);
@@ -124,6 +129,7 @@ void Core::State::answer_numbered(const Item& item, Answer answer, Effect& effec
   outcome->key_check = check;
   outcome->kind = item.command.kind;
   outcome->state = Outcomes::State::kAnswered;
+  if (outcome->kind == CommandKind::kSweep) outcome->entry = effect.cursor;
   if (outcome->kind == CommandKind::kGrant && effect.code == Code::kOk) {
     outcome->entry = open.last;
     outcome->state = Outcomes::State::kOpen;
@@ -263,11 +269,16 @@ const SegmentAddress* Core::segment(std::uint32_t handle) const {
   return segment == nullptr ? nullptr : &segment->address;
 }
 
+const SegmentAddress* Core::segment_named(std::string_view name) const {
+  const Segment* segment = state_->segments.named(name);
+  return segment == nullptr ? nullptr : &segment->address;
+}
+
 std::vector<SegmentUse> Core::segments() const {
   std::vector<SegmentUse> uses;
   for (const Segment* segment : state_->segments.all()) {
     uses.push_back({segment->address, segment->allocator.prepared() * memory::kExtentUnit,
-                    segment->allocator.allocated() * memory::kExtentUnit});
+                    segment->allocator.allocated() * memory::kExtentUnit, segment->leaving()});
   }
   return uses;
 }

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "mooncake/result.h"
+#include "store/master/allocation/strategy.h"
 #include "store/types.h"
 
 namespace mooncake::store::master {
@@ -25,7 +26,7 @@ using base::Version;
 
 enum class CommandKind : std::uint8_t {
   kMount,      // segments: all that the client gives; what it gave and does not name is unmounted
-  kUnmount,    // segments (id, incarnation); none = the client and all it has
+  kUnmount,    // segments (id, incarnation), grace; none = the client and all it has, at once
   kHeartbeat,  // segments (id, incarnation, prepared)
   kGrant,      // items (key, size), replicas, terms
   kPublish,    // items (key, version, incarnations)
@@ -34,6 +35,12 @@ enum class CommandKind : std::uint8_t {
   kExist,      // items (key); likewise, unless a remove has been refused for a lease since the last
            // locate: so whoever insists on a remove succeeds within lease_ttl of the last locate
   kRemove,  // items (key), force
+  kSweep,   // removes the objects whose keys match, from `cursor` on, looking at `budget` entries;
+            // leased ones stay unless it is forced. One item, whose key says what is matched; it
+  // may be empty. Numbered as others are, but client 0 is the Master itself, which repeats
+  // nothing
+  kDisown,  // no client: segments (name, owner) of engines that are known to be dead; the clients
+            // that have any of them have gone
   kTick,    // no client: expiry of clients, release of what they left, eviction to the watermark
 };
 
@@ -75,12 +82,17 @@ struct Command {
   // has been abandoned and is released at once.
   std::uint64_t sequence = 0;
   std::uint64_t oldest_open = 0;
+  // kUnmount: the segments go only after it; until then they are readable and get nothing new.
+  // Asked for again it can become shorter, not longer.
+  base::Duration grace{};
   Epoch newest_epoch{};    // kMount: the core's epoch rises above it, or it answers kBusy until
                            // its limit allows that
   Version newest_version;  // kHeartbeat: the youngest that was written into the client's segments.
                            // One that was never granted is forged, and would shut out the
                            // younger grants to come: the client has to mount again
-  std::size_t budget = 4096;  // kTick: entries to visit at most
+  std::size_t budget = 4096;  // kTick, kSweep: entries to visit at most
+  std::uint32_t cursor = 0;   // kSweep: 0, then what the effect before said
+  const std::function<bool(std::string_view key)>* matches = nullptr;  // kSweep; null: each key
   std::uint32_t replicas = 1;
   GrantTerms terms{};
   ObjectDataType data_type = ObjectDataType::kUnknown;  // kGrant; for whoever counts
@@ -90,12 +102,15 @@ struct Command {
   std::span<const MountedSegment> segments{};
 };
 
+inline constexpr std::uint32_t kSweepEnd = 0xFFFFFFFF;
+
 // Outcome of one item. Fixed size; lives in the caller's arena.
 struct Effect {
   Code code = Code::kOk;
   std::uint8_t replicas = 0;
+  std::uint32_t cursor = 0;  // kSweep: where to go on; kSweepEnd: nothing is left
   Version version;
-  std::uint64_t size = 0;
+  std::uint64_t size = 0;  // bytes; kSweep: objects removed
   Placement placements[kMaxReplicas];
 };
 static_assert(sizeof(Effect) == 56);
@@ -105,7 +120,7 @@ struct Shortage {
   std::uint64_t needed = 0;
   std::uint64_t evictable = 0;
   std::uint64_t held = 0;        // leased, or open for writing
-  std::uint64_t pinned = 0;      // not to be evicted
+  std::uint64_t pinned = 0;      // not to be evicted, or only in segments that are leaving
   std::uint64_t unprepared = 0;  // not yet ready at the owners
 };
 
@@ -139,6 +154,7 @@ struct Effects {
 };
 
 struct CoreOptions {
+  AllocationStrategy strategy = AllocationStrategy::kRandom;
   Epoch epoch{};
   Epoch epoch_limit{};  // the highest that the server has stored; beyond it the core answers kBusy
   std::uint64_t hash_seed = 0;
@@ -168,7 +184,7 @@ struct Totals {
   std::uint64_t segments = 0;
   // Since start.
   std::uint64_t evicted_objects = 0, evicted_bytes = 0, expired_clients = 0, lost_objects = 0,
-                forged_versions = 0;
+                disowned_clients = 0, forged_versions = 0;
   std::uint64_t eviction_attempts = 0, grant_shortages = 0, partial_grants = 0, expired_grants = 0;
 };
 
@@ -176,6 +192,7 @@ struct SegmentUse {
   SegmentAddress address;
   std::uint64_t prepared = 0;
   std::uint64_t allocated_bytes = 0;
+  bool leaving = false;
 };
 
 // One thread at a time. Batches are first-class: all keys are hashed, then all entries prefetched,
@@ -192,7 +209,9 @@ struct SegmentUse {
 // The writer's grant ends by publish, revoke, grant_ttl (lazily), its own expiry, or when its
 // number is no longer open; a late publish then finds kObjectNotFound, or kInvalidWrite when the
 // key is another's by now. Clients are told apart by ClientId alone. A segment's name may be
-// another live client's only if both are of one engine (`owner`); its id never: kSegmentExists.
+// another live client's only if both are of one engine (`owner`); its id never: kSegmentExists. A
+// namesake of another engine is let in when the one before has expired, or is said to be dead
+// (kDisown).
 // Time in which the core itself was not run does not count against its clients: a tick that comes
 // more than client_ttl / 2 after the one before gives all of them a new client_ttl.
 class Core {
@@ -213,6 +232,8 @@ class Core {
   const Totals& totals() const;
   // How to reach a placement's segment; null when it is gone, also when another one has its place.
   const SegmentAddress* segment(std::uint32_t handle) const;
+  // One that has this name; null when there is none.
+  const SegmentAddress* segment_named(std::string_view name) const;
   std::vector<SegmentUse> segments() const;
   // Calls `visit` for each published key, in no order, until it returns false.
   void for_each_key(

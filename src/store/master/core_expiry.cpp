@@ -12,6 +12,7 @@ void Core::State::tick(const Command& command) {
   last_tick = now;
   std::size_t budget = std::max<std::size_t>(command.budget, 1);
   expire_clients(budget);
+  if (budget > 0) end_leaving(budget);
   if (budget > 0) expire_grants(budget);
   if (budget > 0) end_soft_pins(budget);
   if (budget > 0) evict_to_watermark(budget);
@@ -32,6 +33,28 @@ void Core::State::expire_clients(std::size_t& budget) {
   }
 }
 
+// Counted as clients are.
+void Core::State::end_leaving(std::size_t& budget) {
+  for (std::size_t i = 0; i < leaving.size() && budget > 0;) {
+    Segment& segment = *segments.find(leaving[i]);
+    if (segment.leaves_at > now) {
+      ++i;
+      continue;
+    }
+    const std::uint64_t entries = directory.size();
+    drop_segment(*clients.find_mounted(segment.client), segment);
+    budget -= std::min<std::size_t>(budget, 1 + entries - directory.size());
+  }
+}
+
+// Allocated in segments that are not about to go anyway.
+std::uint64_t Core::State::staying_bytes() const {
+  std::uint64_t bytes = totals.allocated_bytes;
+  for (const std::uint32_t handle : leaving)
+    bytes -= segments.find(handle)->allocator.allocated() * memory::kExtentUnit;
+  return bytes;
+}
+
 void Core::State::expire_grants(std::size_t& budget) {
   for (; budget > 0 && open.first != kNoEntry && directory[open.first].until <= now; --budget) {
     release_grant(open.first, Decision::Kind::kGrantExpired);
@@ -39,19 +62,23 @@ void Core::State::expire_grants(std::size_t& budget) {
 }
 
 void Core::State::evict_to_watermark(std::size_t& budget) {
-  const double capacity = static_cast<double>(totals.capacity_bytes);
-  const auto high = static_cast<std::uint64_t>(capacity * options.eviction_high_watermark);
   if (options.eviction_high_watermark >= 1) return;
-  if (!evicting_round && totals.allocated_bytes > high) {
+  double capacity = static_cast<double>(totals.capacity_bytes);
+  for (const std::uint32_t handle : leaving) {
+    capacity -= static_cast<double>(segments.find(handle)->allocator.capacity()) *
+                static_cast<double>(memory::kExtentUnit);
+  }
+  const auto high = static_cast<std::uint64_t>(capacity * options.eviction_high_watermark);
+  if (!evicting_round && staying_bytes() > high) {
     evicting_round = true;
     ++totals.eviction_attempts;
   }
   if (!evicting_round) return;
   const double low = options.eviction_high_watermark - options.eviction_ratio;
   const auto target = static_cast<std::uint64_t>(capacity * std::max(low, 0.0));
-  for (; budget > 0 && totals.allocated_bytes > target; --budget) {
+  for (; budget > 0 && staying_bytes() > target; --budget) {
     // Those that are held now are for another round. Soft-pinned ones go for the high mark only.
-    if (!evict_one(nullptr, totals.allocated_bytes > high)) break;
+    if (!evict_one(nullptr, staying_bytes() > high)) break;
   }
   evicting_round = budget == 0;
 }

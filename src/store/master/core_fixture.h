@@ -68,6 +68,7 @@ class Fixture {
     command.segments = segments;
     command.newest_epoch = newest_epoch;
     command.newest_version = newest_version;
+    command.grace = grace;
     std::vector<Code> codes = {};
     for (const Effect& effect : apply(command))
       codes.push_back(effect.code);
@@ -211,6 +212,7 @@ class Fixture {
   std::uint64_t numbers = 0;
   std::uint64_t oldest_open = 0;
   Version newest_version;  // that heartbeats report
+  base::Duration grace{};  // of unmounts
   std::uint64_t control = 0;
   Epoch newest_epoch{};
 };

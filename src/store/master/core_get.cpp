@@ -1,4 +1,5 @@
-// Locate, exist, remove: published objects.
+// Locate, exist, remove, sweep: published objects.
+#include <algorithm>
 #include <utility>
 
 #include "store/master/core_state.h"
@@ -52,6 +53,35 @@ void Core::State::remove(const Item& item, Effect& effect) {
     effect.size = entry.size;
     drop_published(number, Decision::Kind::kRemoved);
   }
+}
+
+void Core::State::sweep(const Command& command) {
+  if (command.client != ClientId{}) return numbered(command, &State::sweep_numbered);
+  for (std::size_t i = 0; i < command.items.size(); ++i) {
+    effects->items[i] = Effect{};
+    sweep_some(command, effects->items[i]);
+  }
+}
+
+void Core::State::sweep_numbered(const Item& item, Effect& effect) {
+  sweep_some(item.command, effect);
+}
+
+// One that is removed costs as much as many that are looked at.
+void Core::State::sweep_some(const Command& command, Effect& effect) {
+  constexpr std::size_t kRemoval = 8;
+  std::size_t budget = std::max<std::size_t>(command.budget, 1);
+  std::uint32_t number = command.cursor;
+  for (; budget > 0 && number < directory.end(); ++number) {
+    --budget;
+    const Entry& entry = directory[number];
+    if (entry.state != PutState::kPublished || (entry.until > now && !command.force)) continue;
+    if (command.matches != nullptr && !(*command.matches)(directory.key(entry))) continue;
+    drop_published(number, Decision::Kind::kRemoved);
+    ++effect.size;
+    budget -= std::min(budget, kRemoval);
+  }
+  effect.cursor = number < directory.end() ? number : kSweepEnd;
 }
 
 void Core::State::drop_published(std::uint32_t number, Decision::Kind kind) {

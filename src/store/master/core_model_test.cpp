@@ -114,8 +114,11 @@ class Model {
       case 14:
         return exist(key);
       case 15:
-      case 16:
         return remove(client, key, step.argument % 8 == 0);
+      case 16:
+        if (step.argument % 8 == 0) return sweep(client, step.argument);
+        if (step.argument % 8 == 1) return leave(client, step.argument);
+        return remove(client, key, step.argument % 8 == 2);
       default:
         return repeat(step.argument);
     }
@@ -189,14 +192,29 @@ class Model {
     }
   }
   bool may_go(const Object& object) const { return object.until <= f.now && !object.hard_pin; }
+  bool is_leaving(const Placement& place) const {
+    const SegmentAddress* address = f.core.segment(place.segment);
+    if (address == nullptr) return false;
+    for (const SegmentUse& use : f.core.segments()) {
+      if (use.address.id == address->id) return use.leaving;
+    }
+    return false;
+  }
+  int replicas_leaving(const Object& object) const {
+    int leaving = 0;
+    for (std::size_t i = 0; i < object.grant.replicas; ++i)
+      leaving += is_leaving(object.grant.placements[i]);
+    return leaving;
+  }
   // The least recently used of those that nothing holds; pinned ones when there are no others.
   void check_victim(const std::string& victim, const Object& object) const {
     RC_ASSERT(may_go(object));
+    RC_ASSERT(replicas_leaving(object) < object.grant.replicas);
     const bool pinned = object.pinned_until > f.now;
     for (const std::string& name : order_) {
       const Object& other = *keys_.at(name).published;
       if (name == victim && !pinned) break;
-      if (name == victim || !may_go(other)) continue;
+      if (name == victim || !may_go(other) || replicas_leaving(other) > 0) continue;
       RC_ASSERT(other.pinned_until > f.now || (!pinned && other.was_pinned) ||
                 (!pinned && object.was_pinned));
     }
@@ -429,6 +447,36 @@ class Model {
     RC_ASSERT(send(sent).code == expected);
     learn(Kind::kRemoved);
     if (expected == Code::kOk) forget(key, found->second.published->grant.version);
+  }
+
+  // From the beginning, as far as it gets.
+  void sweep(std::uint64_t client, std::uint8_t argument) {
+    Sent sent = sending(CommandKind::kSweep, client, "");
+    sent.force = argument % 16 == 0;
+    const std::map<std::string, Key> before = keys_;
+    const Effect effect = send(sent);
+    if (!clients_[client].mounted) {
+      RC_ASSERT(effect.code == Code::kClientNotFound);
+      return;
+    }
+    RC_ASSERT(effect.code == Code::kOk && effect.cursor == kSweepEnd);
+    RC_ASSERT(effect.size == f.decisions.size());
+    for (const auto& [name, key] : before) {
+      if (!key.published || (key.published->until > f.now && !sent.force)) continue;
+      forget(name, key.published->grant.version);
+    }
+    RC_ASSERT(f.count(Kind::kRemoved) == static_cast<int>(effect.size));
+  }
+  // The client's segment, which stays readable for a while.
+  void leave(std::uint64_t client, std::uint8_t argument) {
+    const ModelClient& known = clients_[client];
+    if (!known.mounted) return;
+    f.decisions.clear();
+    f.grace = std::chrono::milliseconds(1 + argument * 10);
+    const MountedSegment segment = Fixture::segment(client, kSegmentUnits, known.incarnation);
+    RC_ASSERT(f.unmount(id(client), {segment}) == Code::kOk);
+    f.grace = {};
+    RC_ASSERT(f.decisions.empty());
   }
 
   // A message that arrives once more, however much later.

@@ -4,7 +4,7 @@
 namespace mooncake::store::master {
 
 Candidates* Core::State::candidates_of(const Entry& entry) {
-  if ((entry.flags & kHardPinned) != 0) return nullptr;
+  if ((entry.flags & (kHardPinned | kLeaving)) != 0) return nullptr;
   return entry.soft_pin_until == 0 ? &ordinary : &soft_pinned;
 }
 
@@ -13,9 +13,9 @@ void Core::State::enter(std::uint32_t number) {
   const Entry& entry = directory[number];
   const std::uint64_t bytes = bytes_of(entry);
   Candidates* candidates = candidates_of(entry);
+  if ((entry.flags & kHardPinned) != 0) ++totals.hard_pinned_objects;
   if (candidates == nullptr) {
-    hard_pinned_bytes += bytes;
-    ++totals.hard_pinned_objects;
+    kept_bytes += bytes;
     return;
   }
   candidates->bytes += bytes;
@@ -34,10 +34,8 @@ void Core::State::leave(std::uint32_t number) {
   const Entry& entry = directory[number];
   forget_bytes(entry, bytes_of(entry));
   Candidates* candidates = candidates_of(entry);
-  if (candidates == nullptr) {
-    --totals.hard_pinned_objects;
-    return;
-  }
+  if ((entry.flags & kHardPinned) != 0) --totals.hard_pinned_objects;
+  if (candidates == nullptr) return;
   candidates->policy->on_remove(number);
   if (candidates == &soft_pinned) --totals.soft_pinned_objects;
 }
@@ -45,11 +43,20 @@ void Core::State::leave(std::uint32_t number) {
 void Core::State::forget_bytes(const Entry& entry, std::uint64_t bytes) {
   Candidates* candidates = candidates_of(entry);
   if (candidates == nullptr) {
-    hard_pinned_bytes -= bytes;
+    kept_bytes -= bytes;
     return;
   }
   candidates->held.remove(entry.until, bytes);
   candidates->bytes -= bytes;
+}
+
+// If it lies in leaving segments only by now.
+void Core::State::note_leaving(std::uint32_t number) {
+  Entry& entry = directory[number];
+  if ((entry.flags & kLeaving) != 0 || !lies_in_leaving(entry)) return;
+  leave(number);
+  entry.flags |= kLeaving;
+  enter(number);
 }
 
 bool Core::State::is_pin_end(const PinEnds::End& end) const {

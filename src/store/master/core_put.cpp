@@ -64,7 +64,7 @@ void Core::State::grant(const Item& item, Effect& effect) {
   std::vector<Placer::Chosen>& chosen = grant_scratch;
   const std::size_t replicas = std::min<std::size_t>(item.command.replicas, kMaxReplicas);
   const std::uint64_t units = units_for(std::min(size, kMaxSegment + 1));
-  effect.code = find_room(units, replicas, chosen);
+  effect.code = find_room(units, item, chosen);
   if (effect.code != Code::kOk) return tell_shortage(units);
   // What was there may have been given up by now, or evicted.
   const std::uint32_t first =
@@ -101,21 +101,27 @@ void Core::State::grant(const Item& item, Effect& effect) {
   link_open(number);
 }
 
-// kOk with one to `replicas` extents, whose owner is still to be set.
-Code Core::State::find_room(std::uint64_t units, std::size_t replicas,
+// kOk with one to as many extents as replicas are asked for, whose owner is still to be set.
+Code Core::State::find_room(std::uint64_t units, const Item& item,
                             std::vector<Placer::Chosen>& chosen) {
+  const std::size_t replicas = std::min<std::size_t>(item.command.replicas, kMaxReplicas);
+  PlacementWishes wishes;
+  wishes.preferred = item.command.terms.preferred;
+  wishes.same_node = item.command.terms.prefer_same_node;
+  wishes.own = item.client.segments;
+  wishes.host = item.client.host_hash;
   chosen.clear();
   if (units > segments.largest_units()) return Code::kNoSpace;
   int victims = 0;
   bool evicting = false;
   while (chosen.size() < replicas) {
     if (!evicting) {
-      if (const auto place = placer.place(segments.all(), units, chosen)) {
+      if (const auto place = placer.place(segments, units, wishes, chosen)) {
         chosen.push_back(*place);
         continue;
       }
     }
-    if (chosen.size() == segments.all().size()) break;
+    if (chosen.size() >= segments.open().size()) break;
     if (chosen.empty() && !evicting) {
       if (const Code code = may_make_room(units); code != Code::kOk) return code;
     }
@@ -133,15 +139,17 @@ Code Core::State::find_room(std::uint64_t units, std::size_t replicas,
 // Whether to evict for an object that finds no room.
 Code Core::State::may_make_room(std::uint64_t units) {
   const auto patience = static_cast<std::uint64_t>(options.preparation_patience.count());
-  for (const Segment* segment : segments.all()) {
+  std::uint64_t free_units = 0;
+  for (const Segment* segment : segments.open()) {
+    free_units += segment->allocator.free_units();
     const auto grown = static_cast<std::uint64_t>(segment->grown.time_since_epoch().count());
     if (segment->allocator.prepared() < segment->allocator.capacity() && now < grown + patience &&
         segment->allocator.fits_when_prepared(units)) {
       return Code::kSpaceInPreparation;
     }
   }
-  const std::uint64_t free_bytes = totals.prepared_bytes - totals.allocated_bytes;
-  const bool enough = free_bytes + evictable_bytes() >= units * memory::kExtentUnit;
+  const bool enough =
+      free_units * memory::kExtentUnit + evictable_bytes() >= units * memory::kExtentUnit;
   return enough ? Code::kOk : Code::kNoSpace;
 }
 
@@ -161,7 +169,7 @@ void Core::State::tell_shortage(std::uint64_t units) {
   Shortage shortage;
   shortage.needed = units * memory::kExtentUnit;
   shortage.evictable = evictable_bytes();
-  shortage.pinned = hard_pinned_bytes + (options.evict_soft_pinned ? 0 : soft_pinned.evictable());
+  shortage.pinned = kept_bytes + (options.evict_soft_pinned ? 0 : soft_pinned.evictable());
   shortage.held = totals.allocated_bytes - shortage.evictable - shortage.pinned;
   shortage.unprepared = totals.capacity_bytes - totals.prepared_bytes;
   effects->shortage = shortage;
@@ -241,6 +249,7 @@ void Core::State::settle_pins(Entry& entry, const Entry* replaced) const {
   if ((entry.flags & kSoftPinWanted) != 0) until = now + entry.open.soft_pin_ms * kMs;
   const bool none = (entry.flags & (kSoftPinUnwanted | kHardPinned)) != 0 || until <= now;
   entry.flags &= kHardPinned;
+  if (lies_in_leaving(entry)) entry.flags |= kLeaving;
   entry.soft_pin_until = none ? 0 : until;
 }
 

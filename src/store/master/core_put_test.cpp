@@ -288,6 +288,39 @@ TEST_F(Put, ReplicasLieInDistinctSegments) {
   EXPECT_EQ(f.core.totals().partial_grants, 1u);
 }
 
+TEST_F(Put, ObjectsGoWhereTheyAreWanted) {
+  ASSERT_EQ(f.mount(kTwo, {Fixture::segment(2, 100), Fixture::segment(3, 100)}), Code::kOk);
+  const std::string_view names[] = {"host3:1", "host1:1"};
+  f.terms.preferred = names;
+  const auto name_of = [&](const Effect& granted, std::size_t replica) {
+    return f.core.segment(granted.placements[replica].segment)->name;
+  };
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(name_of(f.put(kOne, "p" + std::to_string(i)), 0), "host3:1");
+  f.replicas = 3;
+  const Effect all = f.put(kOne, "all");
+  ASSERT_EQ(all.replicas, 3);
+  EXPECT_EQ(name_of(all, 0), "host3:1");
+  EXPECT_EQ(name_of(all, 1), "host1:1");
+  f.replicas = 1;
+  f.terms = {};
+  f.terms.prefer_same_node = true;
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(name_of(f.put(kOne, "n" + std::to_string(i)), 0), "host1:1");
+  // A writer without memory of its own is known by its name.
+  Command mount;
+  mount.kind = CommandKind::kMount;
+  mount.client = ClientId{3};
+  mount.client_name = "host2:77";
+  f.apply(mount);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_EQ(name_of(f.put(ClientId{3}, "m" + std::to_string(i)), 0), "host2:1");
+  // A full segment is no reason to evict while another one has room.
+  EXPECT_EQ(f.put(kOne, "large", 80 * kUnit).code, Code::kOk);
+  EXPECT_NE(name_of(f.put(kOne, "larger", 80 * kUnit), 0), "host1:1");
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+}
+
 TEST_F(Put, FewerReplicasThanAskedRatherThanNone) {
   ASSERT_EQ(f.mount(kTwo, {Fixture::segment(2, 10)}), Code::kOk);
   const Effect blocker = f.put(kOne, "blocker", 95 * kUnit);

@@ -32,6 +32,14 @@ bool is_same(const SegmentAddress& a, const SegmentAddress& b) {
          a.owner == b.owner && a.base == b.base && a.size == b.size && a.region_key == b.region_key;
 }
 
+// Of its segments, or of its name, host:port.
+std::uint64_t host_of(const Command& command) {
+  if (!command.segments.empty() && !command.segments.front().address.host.empty()) {
+    return SegmentTable::host_hash(command.segments.front().address.host);
+  }
+  return SegmentTable::host_hash(command.client_name.substr(0, command.client_name.rfind(':')));
+}
+
 }  // namespace
 
 // The versions that will be granted must be above all that any owner has seen.
@@ -87,6 +95,7 @@ void Core::State::mount(const Command& command) {
   if (client == nullptr) return refuse(command, Code::kBusy);
   client->sequence = command.sequence;
   client->name = command.client_name;
+  client->host_hash = host_of(command);
   alive(*client);
   unmount_unnamed(*client, command);
   for (std::size_t i = 0; i < command.segments.size(); ++i) {
@@ -146,34 +155,70 @@ void Core::State::prepare(Segment& segment, std::uint64_t bytes) {
   segment.grown = TimePoint(base::Duration(now));
 }
 
+// What lies only there is of no use to eviction from now on.
+void Core::State::begin_leaving(Segment& segment) {
+  leaving.push_back(segment.handle);
+  segment.allocator.for_each([&](std::uint32_t extent) {
+    const std::uint32_t number = segment.allocator.owner(extent);
+    if (directory[number].state == PutState::kPublished) note_leaving(number);
+  });
+}
+
+bool Core::State::lies_in_leaving(const Entry& entry) const {
+  return std::all_of(entry.placements, entry.placements + entry.replicas,
+                     [&](const auto& place) { return segments.find(place.segment)->leaving(); });
+}
+
 // Every object there loses a replica, and is lost with its last one. O(extents of the segment).
 void Core::State::drop_segment(Client& client, Segment& segment) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> extents;  // owner, handle
   extents.reserve(segment.allocator.extents());
   segment.allocator.for_each(
       [&](std::uint32_t handle) { extents.emplace_back(segment.allocator.owner(handle), handle); });
-  for (const auto& [number, handle] : extents) {
-    Entry& entry = directory[number];
-    std::size_t replica = 0;
-    while (entry.placements[replica].segment != segment.handle)
-      ++replica;
-    assert(entry.extents[replica] == handle);
-    if (entry.state == PutState::kGranted) {
-      free_replica(entry, replica);
-    } else if (entry.replicas == 1) {
-      ++totals.lost_objects;
-      drop_published(number, Decision::Kind::kLost);
-    } else {
-      forget_bytes(entry, bytes_of(entry) / entry.replicas);
-      free_replica(entry, replica);
-      close_gaps(entry);
-    }
-  }
+  for (const auto& [number, extent] : extents)
+    lose_replica(number, segment, extent);
   totals.capacity_bytes -= segment.allocator.capacity() * memory::kExtentUnit;
   totals.prepared_bytes -= segment.allocator.prepared() * memory::kExtentUnit;
   --totals.segments;
   std::erase(client.segments, segment.handle);
+  std::erase(leaving, segment.handle);
   segments.remove(segment);
+}
+
+void Core::State::lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent) {
+  Entry& entry = directory[number];
+  std::size_t replica = 0;
+  while (entry.placements[replica].segment != segment.handle)
+    ++replica;
+  assert(entry.extents[replica] == extent);
+  static_cast<void>(extent);
+  if (entry.state == PutState::kGranted) {
+    free_replica(entry, replica);
+  } else if (entry.replicas == 1) {
+    ++totals.lost_objects;
+    drop_published(number, Decision::Kind::kLost);
+  } else {
+    forget_bytes(entry, bytes_of(entry) / entry.replicas);
+    free_replica(entry, replica);
+    close_gaps(entry);
+    note_leaving(number);
+  }
+}
+
+// By the word of the server, which has asked who answers under their name.
+void Core::State::disown(const Command& command) {
+  for (const MountedSegment& dead : command.segments) {
+    std::vector<ClientId> owners;
+    for (const Segment* segment : segments.all_named(dead.address.name)) {
+      if (segment->address.owner == dead.address.owner) owners.push_back(segment->client);
+    }
+    for (const ClientId id : owners) {
+      Client* client = clients.find_mounted(id);
+      if (client == nullptr) continue;
+      depart(*client);
+      ++totals.disowned_clients;
+    }
+  }
 }
 
 void Core::State::unmount(const Command& command) {
@@ -190,7 +235,14 @@ void Core::State::unmount(const Command& command) {
     if (client == nullptr || segment->client != client->id) {
       effects->items[i].code = Code::kSegmentNotFound;
     } else if (segment->address.incarnation == wanted.incarnation) {
-      drop_segment(*client, *segment);
+      if (command.grace <= base::Duration::zero()) {
+        drop_segment(*client, *segment);
+        continue;
+      }
+      const bool again = segment->leaving();
+      const std::uint64_t at = now + static_cast<std::uint64_t>(command.grace.count());
+      segments.leave(*segment, again ? std::min(at, segment->leaves_at) : at);
+      if (!again) begin_leaving(*segment);
     }
   }
   if (command.segments.empty() && client != nullptr && client->mounted) depart(*client);

@@ -273,5 +273,128 @@ TEST(Segments, AHandleOfThePastIsKnownToBeGone) {
   EXPECT_EQ(f.publish(kOne, "k", granted).code, Code::kInvalidReplica);
 }
 
+// Readable, nothing new, gone at the end of its grace.
+TEST(Segments, LeaveAfterTheirGrace) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10), Fixture::segment(2, 10)});
+  f.mount(kTwo, {Fixture::segment(3, 10)});
+  const std::string_view first = "host1:1";
+  f.terms.preferred = {&first, 1};
+  f.put(kOne, "there");
+  const Effect open = f.grant(kTwo, "open", kUnit);
+  ASSERT_EQ(f.core.segment(open.placements[0].segment)->name, first);
+  f.grace = std::chrono::seconds(20);
+  EXPECT_EQ(f.unmount(kTwo, {Fixture::segment(1, 10)}), Code::kSegmentNotFound) << "not its own";
+  ASSERT_EQ(f.unmount(kOne, {Fixture::segment(1, 10)}), Code::kOk);
+  EXPECT_EQ(f.core.totals().segments, 3u);
+  for (const SegmentUse& use : f.core.segments())
+    EXPECT_EQ(use.leaving, use.address.name == first);
+  for (int i = 0; i < 5; ++i) {
+    const Effect elsewhere = f.put(kOne, "k" + std::to_string(i));
+    EXPECT_NE(f.core.segment(elsewhere.placements[0].segment)->name, first);
+  }
+  EXPECT_EQ(f.publish(kTwo, "open", open).code, Code::kOk) << "it was granted before";
+  EXPECT_EQ(f.heartbeat(kOne, {Fixture::segment(1, 10), Fixture::segment(2, 10)}), Code::kOk);
+  EXPECT_EQ(f.mount(kOne, {Fixture::segment(1, 10), Fixture::segment(2, 10)}), Code::kOk);
+  f.pass(std::chrono::seconds(19));
+  EXPECT_EQ(f.exist("there"), Code::kOk);
+  EXPECT_EQ(f.exist("open"), Code::kOk);
+  f.pass(kSecond);
+  EXPECT_EQ(f.exist("there"), Code::kObjectNotFound);
+  EXPECT_EQ(f.core.totals().lost_objects, 2u);
+  EXPECT_EQ(f.core.totals().segments, 2u);
+  EXPECT_EQ(f.heartbeat(kOne, {Fixture::segment(1, 10)}), Code::kSegmentNotFound);
+  EXPECT_EQ(f.exist("k0"), Code::kOk);
+}
+
+TEST(Segments, AGraceCanBeShortenedOnly) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10), Fixture::segment(2, 10)});
+  f.grace = std::chrono::seconds(20);
+  f.unmount(kOne, {Fixture::segment(1, 10)});
+  f.grace = std::chrono::seconds(5);
+  f.unmount(kOne, {Fixture::segment(1, 10)});
+  f.grace = std::chrono::seconds(60);
+  f.unmount(kOne, {Fixture::segment(1, 10)});
+  f.unmount(kOne, {Fixture::segment(2, 10)});
+  f.pass(std::chrono::seconds(5));
+  EXPECT_EQ(f.core.totals().segments, 1u);
+  f.grace = {};
+  f.unmount(kOne, {Fixture::segment(2, 10)});
+  EXPECT_EQ(f.core.totals().segments, 0u);
+  // A client that expires takes its leaving segments with it.
+  f.mount(kOne, {Fixture::segment(3, 10)});
+  f.grace = std::chrono::hours(1);
+  f.unmount(kOne, {Fixture::segment(3, 10)});
+  f.pass(std::chrono::seconds(11), {});
+  EXPECT_EQ(f.core.totals().segments, 0u);
+  EXPECT_EQ(f.core.totals().clients, 0u);
+}
+
+// To evict what lies in a segment that is leaving would make no room, so it is left alone; what has
+// another replica elsewhere may go.
+TEST(Segments, WhatLiesInALeavingSegmentIsNotEvictedInVain) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  f.mount(kTwo, {Fixture::segment(2, 10)});
+  f.replicas = 2;
+  f.put(kOne, "both");
+  f.replicas = 1;
+  const std::string_view names[] = {"host1:1", "host2:1"};
+  f.terms.preferred = {names, 1};
+  for (int i = 0; i < 9; ++i)
+    f.put(kOne, "leaving" + std::to_string(i));
+  f.grace = std::chrono::seconds(60);
+  f.unmount(kOne, {Fixture::segment(1, 10)});
+  f.terms = {};
+  for (int i = 0; i < 9; ++i)
+    ASSERT_EQ(f.put(kOne, "k" + std::to_string(i)).code, Code::kOk);
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+  EXPECT_EQ(f.put(kOne, "new", 2 * kUnit).code, Code::kOk);
+  EXPECT_EQ(f.exist("both"), Code::kObjectNotFound);
+  for (int i = 0; i < 9; ++i)
+    EXPECT_EQ(f.exist("leaving" + std::to_string(i)), Code::kOk);
+  EXPECT_EQ(f.grant(kOne, "large", 11 * kUnit).code, Code::kNoSpace);
+  EXPECT_EQ(f.effects.shortage->pinned, 9 * kUnit);
+  EXPECT_EQ(f.grant(kOne, "whole", 10 * kUnit).code, Code::kOk);
+}
+
+TEST(Segments, AnObjectWhoseOtherReplicaGoesIsLeavingToo) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  f.mount(kTwo, {Fixture::segment(2, 10)});
+  f.replicas = 2;
+  f.put(kOne, "both");
+  f.grace = std::chrono::seconds(60);
+  f.unmount(kOne, {Fixture::segment(1, 10)});
+  f.grace = {};
+  f.unmount(kTwo);
+  ASSERT_EQ(f.locate("both").replicas, 1);
+  EXPECT_EQ(f.grant(kOne, "k", 1).code, Code::kNoSpace) << "nothing takes new objects";
+  EXPECT_EQ(f.effects.shortage->pinned, kUnit);
+}
+
+TEST(Segments, ADeadEngineIsDisowned) {
+  Fixture f;
+  f.mount(kOne, {Fixture::segment(1, 10)});
+  f.mount(kTwo, {Fixture::segment(2, 10)});
+  f.put(kOne, "k");
+  f.grant(kOne, "open", 1);
+  MountedSegment dead = Fixture::segment(1, 10);
+  dead.address.owner = base::Incarnation{9};
+  f.segments_command(CommandKind::kDisown, ClientId{}, {dead});
+  EXPECT_EQ(f.core.totals().clients, 2u) << "another engine";
+  EXPECT_EQ(f.core.segment_named("host1:1")->owner, base::Incarnation{1});
+  f.segments_command(CommandKind::kDisown, ClientId{}, {Fixture::segment(1, 10)});
+  EXPECT_EQ(f.core.totals().clients, 1u);
+  EXPECT_EQ(f.core.totals().disowned_clients, 1u);
+  EXPECT_EQ(f.core.totals().open_grants, 0u);
+  EXPECT_EQ(f.core.segment_named("host1:1"), nullptr);
+  EXPECT_EQ(f.heartbeat(kOne), Code::kClientNotFound);
+  MountedSegment namesake = Fixture::segment(3, 10);
+  namesake.address.name = "host1:1";
+  EXPECT_EQ(f.mount(ClientId{3}, {namesake}), Code::kOk);
+}
+
 }  // namespace
 }  // namespace mooncake::store::master

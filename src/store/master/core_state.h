@@ -26,6 +26,7 @@ struct Client {
 
   const ClientId id;
   std::string name;
+  std::uint64_t host_hash = 0;
   std::uint64_t sequence = 0;  // of its last mount, unmount or heartbeat
   bool mounted = false;
   std::uint64_t seen = 0;               // ns; when departed: since when
@@ -114,7 +115,7 @@ struct Core::State {
   Code make_way(const GrantTerms& terms, std::uint32_t first);
   void note_terms(const GrantTerms& terms, Entry& entry) const;
   void settle_pins(Entry& entry, const Entry* replaced) const;
-  Code find_room(std::uint64_t units, std::size_t replicas, std::vector<Placer::Chosen>& chosen);
+  Code find_room(std::uint64_t units, const Item& item, std::vector<Placer::Chosen>& chosen);
   Code may_make_room(std::uint64_t units);
   bool evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen);
   void tell_shortage(std::uint64_t units);
@@ -128,6 +129,9 @@ struct Core::State {
   void exist(std::uint32_t number, Effect& effect);
   void remove(const Item& item, Effect& effect);
   void lease(std::uint32_t number, Entry& entry);
+  void sweep(const Command& command);
+  void sweep_numbered(const Item& item, Effect& effect);
+  void sweep_some(const Command& command, Effect& effect);
   void drop_published(std::uint32_t number, Decision::Kind kind);
 
   // core_segments.cpp
@@ -138,7 +142,11 @@ struct Core::State {
   Code check_segment(const Command& command, std::size_t index);
   Client* admit(ClientId id);
   void unmount_unnamed(Client& client, const Command& command);
+  void begin_leaving(Segment& segment);
+  bool lies_in_leaving(const Entry& entry) const;
   void drop_segment(Client& client, Segment& segment);
+  void lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent);
+  void disown(const Command& command);
   void prepare(Segment& segment, std::uint64_t bytes);
   void alive(Client& client);
   void depart(Client& client);
@@ -146,13 +154,16 @@ struct Core::State {
   // core_expiry.cpp
   void tick(const Command& command);
   void expire_clients(std::size_t& budget);
+  void end_leaving(std::size_t& budget);
+  std::uint64_t staying_bytes() const;
   void expire_grants(std::size_t& budget);
   void evict_to_watermark(std::size_t& budget);
   void release_grant(std::uint32_t number, Decision::Kind kind);
   void release_grants_of(const Client& client);
 
   // core_pins.cpp
-  Candidates* candidates_of(const Entry& entry);  // null: never evicted
+  Candidates* candidates_of(const Entry& entry);  // null: not to be evicted
+  void note_leaving(std::uint32_t number);
   void enter(std::uint32_t number);
   void leave(std::uint32_t number);
   void forget_bytes(const Entry& entry, std::uint64_t bytes);  // of a published object
@@ -184,7 +195,8 @@ struct Core::State {
   Candidates ordinary;
   Candidates soft_pinned;  // evicted in a second pass
   PinEnds soft_pin_ends;
-  std::uint64_t hard_pinned_bytes = 0;  // in units
+  std::uint64_t kept_bytes = 0;        // in units, of published objects that are no candidates
+  std::vector<std::uint32_t> leaving;  // handles of segments
   OpenGrants open;
   Clients clients;
   Totals totals;

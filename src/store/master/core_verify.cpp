@@ -1,4 +1,5 @@
 // verify(): everything that is kept twice is compared, for tests and simulation.
+#include <algorithm>
 #include <string>
 
 #include "store/master/core_state.h"
@@ -11,6 +12,8 @@ Result<void> expect(bool holds, std::string_view what) {
   if (!holds) return fail(Code::kInternal, what);
   return {};
 }
+
+bool is_candidate(const Entry& entry) { return (entry.flags & (kHardPinned | kLeaving)) == 0; }
 
 }  // namespace
 
@@ -28,7 +31,7 @@ Result<void> Core::State::verify_entries() const {
   std::uint64_t objects = 0;
   std::uint64_t grants = 0;
   std::uint64_t hard = 0;
-  std::uint64_t hard_bytes = 0;
+  std::uint64_t kept = 0;
   std::uint64_t allocated = 0;
   Result<void> result;
   directory.for_each([&](std::uint32_t number, const Entry& entry) {
@@ -36,17 +39,17 @@ Result<void> Core::State::verify_entries() const {
     const std::uint64_t bytes = bytes_of(entry);
     allocated += bytes;
     (entry.state == PutState::kGranted ? grants : objects) += 1;
-    if (entry.state == PutState::kPublished && (entry.flags & kHardPinned) != 0) {
-      ++hard;
-      hard_bytes += bytes;
+    if (entry.state == PutState::kPublished) {
+      hard += (entry.flags & kHardPinned) != 0;
+      if (!is_candidate(entry)) kept += bytes;
     }
     return result.has_value();
   });
   MC_CHECK(std::move(result));
   MC_CHECK(expect(objects == totals.objects, "number of objects is wrong"));
   MC_CHECK(expect(grants == totals.open_grants, "number of open grants is wrong"));
-  MC_CHECK(expect(hard == totals.hard_pinned_objects && hard_bytes == hard_pinned_bytes,
-                  "hard-pinned objects are wrong"));
+  MC_CHECK(expect(hard == totals.hard_pinned_objects && kept == kept_bytes,
+                  "objects that are kept are wrong"));
   return expect(allocated == totals.allocated_bytes, "allocated bytes are wrong");
 }
 
@@ -57,7 +60,7 @@ Result<void> Core::State::verify_candidates(const Candidates& candidates, bool s
   std::uint64_t leased = 0;
   bool ends = true;
   directory.for_each([&](std::uint32_t number, const Entry& entry) {
-    if (entry.state != PutState::kPublished || (entry.flags & kHardPinned) != 0) return true;
+    if (entry.state != PutState::kPublished || !is_candidate(entry)) return true;
     if ((entry.soft_pin_until != 0) != soft) return true;
     ++objects;
     bytes += bytes_of(entry);
@@ -103,7 +106,8 @@ Result<void> Core::State::verify_entry(std::uint32_t number, const Entry& entry)
                       "two replicas lie in one segment"));
     }
   }
-  return {};
+  const bool marked = (entry.flags & kLeaving) != 0;
+  return expect(is_open || marked == lies_in_leaving(entry), "an object is wrongly kept or not");
 }
 
 Result<void> Core::State::verify_segments() const {
@@ -124,6 +128,11 @@ Result<void> Core::State::verify_segments() const {
     MC_CHECK(expect(segments.find(segment->handle) == segment, "a segment is not at its handle"));
   }
   MC_CHECK(expect(segments.all().size() == totals.segments, "number of segments is wrong"));
+  MC_CHECK(expect(
+      segments.open().size() + leaving.size() == totals.segments &&
+          std::all_of(leaving.begin(), leaving.end(),
+                      [&](std::uint32_t handle) { return segments.find(handle)->leaving(); }),
+      "leaving segments are wrong"));
   MC_CHECK(expect(capacity == totals.capacity_bytes, "capacity is wrong"));
   MC_CHECK(expect(prepared == totals.prepared_bytes, "prepared bytes are wrong"));
   return expect(allocated == totals.allocated_bytes, "an extent belongs to no entry");

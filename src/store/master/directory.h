@@ -47,6 +47,8 @@ class Directory {
   const Entry& operator[](std::uint32_t entry) const { return entries_[entry]; }
   std::string_view key(const Entry& entry) const { return keys_.view(entry.key, entry.key_length); }
 
+  // Entries have numbers below; of those that are free `state` is kFree.
+  std::uint32_t end() const { return entries_.size(); }
   std::uint64_t size() const { return entries_.in_use(); }
   // Calls visit(number, entry) for each until it returns false.
   template <typename Visit>

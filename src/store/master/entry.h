@@ -23,6 +23,8 @@ enum EntryFlags : std::uint8_t {
   // Of an open grant: what was asked for.
   kSoftPinWanted = 8,
   kSoftPinUnwanted = 16,
+  // Published, and only in segments that are leaving: to evict it would help nobody.
+  kLeaving = 32,
 };
 
 inline constexpr std::uint32_t kNoEntry = kNone;

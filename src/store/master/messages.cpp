@@ -136,6 +136,8 @@ Result<Request> parse_unmount(base::ConstBuffer body) {
         static_cast<base::SegmentIncarnation>(table->incarnations()->Get(static_cast<Index>(i)));
     request.segments.push_back(std::move(segment));
   }
+  request.command.grace = std::chrono::milliseconds(table->grace_ms());
+  if (count == 0 && table->grace_ms() != 0) return malformed("a grace without segments");
   return request;
 }
 
@@ -254,6 +256,25 @@ Result<Request> parse_remove(base::ConstBuffer body) {
   return request;
 }
 
+Result<Request> parse_sweep(base::ConstBuffer body) {
+  MC_TRY(const wire::SweepRequest* table, verified<wire::SweepRequest>(body));
+  Request request;
+  request.command.kind = CommandKind::kSweep;
+  MC_CHECK(read_numbers(table, request));
+  request.command.force = table->force();
+  request.command.cursor = table->cursor();
+  const std::size_t length = count_of(table->pattern());
+  if (length > kMaxKeyLength) {
+    return malformed(fmt::format("a pattern of {} bytes, at most {}", length, kMaxKeyLength));
+  }
+  request.items.resize(1);
+  if (length > 0) {
+    request.items[0].key =
+        std::string_view(reinterpret_cast<const char*>(table->pattern()->Data()), length);
+  }
+  return request;
+}
+
 Result<Request> parse_by_method(net::Method method, base::ConstBuffer body) {
   switch (method) {
     case net::Method::kMount:
@@ -274,6 +295,8 @@ Result<Request> parse_by_method(net::Method method, base::ConstBuffer body) {
       return parse_keys(body, CommandKind::kExist);
     case net::Method::kRemove:
       return parse_remove(body);
+    case net::Method::kSweep:
+      return parse_sweep(body);
     default:
       return fail(Code::kNotSupported, "not a method of the Master");
   }
@@ -390,6 +413,13 @@ net::Bytes encode_codes_reply(std::span<const Effect> effects) {
 net::Bytes encode_unmount_reply(std::span<const Effect> effects) {
   FlatBufferBuilder builder;
   builder.Finish(wire::CreateUnmountReply(builder, add_codes(builder, effects)));
+  return take(builder);
+}
+
+net::Bytes encode_sweep_reply(const Effect& effect) {
+  FlatBufferBuilder builder;
+  builder.Finish(
+      wire::CreateSweepReply(builder, wire_code(effect.code), effect.size, effect.cursor));
   return take(builder);
 }
 

@@ -42,6 +42,7 @@ net::Bytes encode_mount_reply(const MountTerms& terms, std::span<const Effect> e
 net::Bytes encode_heartbeat_reply(Epoch epoch);
 net::Bytes encode_codes_reply(std::span<const Effect> effects);
 net::Bytes encode_unmount_reply(std::span<const Effect> effects);
+net::Bytes encode_sweep_reply(const Effect& effect);
 net::Bytes encode_grant_reply(const Core& core, const Effects& effects);
 net::Bytes encode_locate_reply(const Core& core, const Effects& effects, base::Duration lease);
 

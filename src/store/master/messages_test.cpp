@@ -46,6 +46,34 @@ TEST(Messages, GrantsAreRead) {
   EXPECT_EQ(request->outcomes(), 2u);
 }
 
+TEST(Messages, TermsOfGrantsAreRead) {
+  const net::Bytes body = full_grant_message(1, 250, 2, {"a:1", "b:2"});
+  Result<Request> read = parse_request(Method::kGrant, body);
+  ASSERT_TRUE(read) << read.error().message();
+  const Request request = std::move(*read);  // what it points to comes along
+  const GrantTerms& terms = request.command.terms;
+  EXPECT_TRUE(terms.upsert && terms.hard_pin && terms.prefer_same_node);
+  EXPECT_EQ(terms.soft_pin, SoftPin::kEnable);
+  EXPECT_EQ(terms.soft_pin_ttl, base::Duration(std::chrono::milliseconds(250)));
+  EXPECT_EQ(request.command.data_type, ObjectDataType::kTensor);
+  ASSERT_EQ(terms.preferred.size(), 2u);
+  EXPECT_EQ(terms.preferred[1], "b:2");
+  // Those of a client that knows none of it.
+  const net::Bytes old = grant_message({}, kTwoKeys, {10, 20}, 3);
+  const Result<Request> plain = parse_request(Method::kGrant, old);
+  ASSERT_TRUE(plain);
+  EXPECT_FALSE(plain->command.terms.upsert || plain->command.terms.hard_pin);
+  EXPECT_FALSE(plain->command.terms.soft_pin_ttl);
+
+  EXPECT_REFUSED(Method::kGrant, full_grant_message(3, 0, 0, {}), "soft pin 3");
+  EXPECT_REFUSED(Method::kGrant, full_grant_message(0, 0, 10, {}), "data type 10");
+  EXPECT_REFUSED(Method::kGrant, full_grant_message(0, 0, 0, {""}), "is empty");
+  EXPECT_REFUSED(Method::kGrant, full_grant_message(0, 0, 0, {std::string(kMaxName + 1, 'n')}),
+                 "the name of a preferred segment is 301 bytes long");
+  const std::vector<std::string> many(kMaxPreferred + 1, "n");
+  EXPECT_REFUSED(Method::kGrant, full_grant_message(0, 0, 0, many), "65 preferred segments");
+}
+
 TEST(Messages, PublishesAreRead) {
   const Finish finish{{11, 12}, {2, 1}, {1, 2, 3}};
   for (const auto& [method, kind] : {std::pair(Method::kPublish, CommandKind::kPublish),
@@ -87,13 +115,32 @@ TEST(Messages, OthersAreRead) {
   const Result<Request> unmount = parse_request(Method::kUnmount, unmount_message(1, 2, {3}, {4}));
   ASSERT_TRUE(unmount);
   EXPECT_EQ(unmount->command.segments[0].address.incarnation, base::SegmentIncarnation{4});
+  EXPECT_EQ(unmount->command.grace, base::Duration{});
+  const Result<Request> leave =
+      parse_request(Method::kUnmount, unmount_message(1, 2, {3}, {4}, ~std::uint32_t{0}));
+  ASSERT_TRUE(leave);
+  EXPECT_EQ(leave->command.grace, base::Duration(std::chrono::milliseconds(~std::uint32_t{0})));
+  EXPECT_REFUSED(Method::kUnmount, unmount_message(1, 2, {}, {}, 1), "a grace without segments");
+  const net::Bytes body = sweep_message({.first = 7}, "^a", true, 55);
+  const Result<Request> sweep = parse_request(Method::kSweep, body);
+  ASSERT_TRUE(sweep);
+  EXPECT_EQ(sweep->command.kind, CommandKind::kSweep);
+  EXPECT_EQ(sweep->command.sequence, 7u);
+  EXPECT_EQ(sweep->command.cursor, 55u);
+  EXPECT_TRUE(sweep->command.force);
+  ASSERT_EQ(sweep->outcomes(), 1u);
+  EXPECT_EQ(sweep->items[0].key, "^a");
+  EXPECT_TRUE(parse_request(Method::kSweep, sweep_message({}, "", false, 0)));
+  EXPECT_REFUSED(Method::kSweep, sweep_message({.first = 0}, "", false, 0), "number");
+  EXPECT_REFUSED(Method::kSweep, sweep_message({}, std::string(4097, 'a'), false, 0),
+                 "a pattern of 4097 bytes");
   EXPECT_TRUE(parse_request(Method::kHeartbeat, heartbeat_message(1, 2)));
 }
 
 TEST(Messages, WhatDoesNotVerifyIsRefused) {
   for (const Method method :
        {Method::kMount, Method::kUnmount, Method::kHeartbeat, Method::kGrant, Method::kPublish,
-        Method::kRevoke, Method::kLocate, Method::kExist, Method::kRemove}) {
+        Method::kRevoke, Method::kLocate, Method::kExist, Method::kRemove, Method::kSweep}) {
     EXPECT_REFUSED(method, net::Bytes(), "verify");
     EXPECT_REFUSED(method, net::Bytes(64, std::byte{0xFF}), "verify");
     EXPECT_NE(refusal(method, net::Bytes(64)), "");
@@ -211,6 +258,8 @@ TEST(Messages, NumbersAtTheirEndsArePassedOnOrRefused) {
 TEST(Messages, DamagedOnesAreReadOrRefusedAndNeverMore) {
   const std::vector<std::pair<Method, net::Bytes>> messages = {
       {Method::kGrant, grant_message({}, kTwoKeys, {10, 20}, 3)},
+      {Method::kGrant, full_grant_message(1, 250, 2, {"a:1", "b:2"})},
+      {Method::kSweep, sweep_message({}, "^a", true, 5)},
       {Method::kPublish, finish_message({}, kTwoKeys, {{11, 12}, {2, 1}, {1, 2, 3}})},
       {Method::kMount, mount_message(7, 3, 55, {{.id = 4}, {.id = 5}})},
       {Method::kUnmount, unmount_message(1, 1, {1, 2}, {1, 2})},

@@ -52,6 +52,24 @@ inline net::Bytes grant_message(const Numbers& numbers, const Keys& keys,
   });
 }
 
+// With everything that a grant can ask for.
+inline net::Bytes full_grant_message(std::uint8_t soft_pin, std::uint32_t ttl_ms,
+                                     std::uint8_t data_type,
+                                     const std::vector<std::string>& preferred) {
+  return packed([&](FlatBufferBuilder& b) {
+    const std::vector<std::uint8_t> key = {'k'};
+    const std::vector<std::uint16_t> length = {1};
+    const std::vector<std::uint64_t> size = {10};
+    const auto names = b.CreateVectorOfStrings(preferred);
+    const auto keys = b.CreateVector(key);
+    const auto lengths = b.CreateVector(length);
+    const auto sizes = b.CreateVector(size);
+    return wire::CreateGrantRequest(b, 1, 1, 0, keys, lengths, sizes, 1, true, true,
+                                    static_cast<wire::SoftPin>(soft_pin), ttl_ms, true, data_type,
+                                    names);
+  });
+}
+
 struct Finish {
   std::vector<std::uint64_t> versions;
   std::vector<std::uint8_t> replica_counts;
@@ -75,6 +93,15 @@ inline net::Bytes remove_message(const Numbers& numbers, const Keys& keys, bool 
   return packed([&](FlatBufferBuilder& b) {
     return wire::CreateRemoveRequestDirect(b, numbers.client, numbers.first, numbers.oldest_open,
                                            &keys.bytes, &keys.lengths, force);
+  });
+}
+
+inline net::Bytes sweep_message(const Numbers& numbers, const std::string& pattern, bool force,
+                                std::uint32_t cursor) {
+  return packed([&](FlatBufferBuilder& b) {
+    const std::vector<std::uint8_t> text(pattern.begin(), pattern.end());
+    return wire::CreateSweepRequestDirect(b, numbers.client, numbers.first, numbers.oldest_open,
+                                          &text, force, cursor);
   });
 }
 
@@ -105,12 +132,14 @@ inline net::Bytes mount_message(std::uint64_t client, std::uint64_t sequence,
 
 inline net::Bytes unmount_message(std::uint64_t client, std::uint64_t sequence,
                                   const std::vector<std::uint64_t>& ids,
-                                  const std::vector<std::uint64_t>& incarnations) {
+                                  const std::vector<std::uint64_t>& incarnations,
+                                  std::uint32_t grace_ms = 0) {
   return packed([&](FlatBufferBuilder& b) {
     std::vector<wire::Uuid> segments;
     for (const std::uint64_t id : ids)
       segments.emplace_back(id, 1);
-    return wire::CreateUnmountRequestDirect(b, client, sequence, &segments, &incarnations);
+    return wire::CreateUnmountRequestDirect(b, client, sequence, &segments, &incarnations,
+                                            grace_ms);
   });
 }
 

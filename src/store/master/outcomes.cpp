@@ -28,6 +28,7 @@ Effect Outcomes::Outcome::effect() const {
   effect.version = version;
   effect.size = size;
   std::copy(std::begin(placements), std::end(placements), effect.placements);
+  if (kind == CommandKind::kSweep) effect.cursor = entry;
   return effect;
 }
 

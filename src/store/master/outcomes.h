@@ -31,7 +31,7 @@ class Outcomes {
     std::uint64_t size = 0;
     Placement placements[kMaxReplicas];
     std::uint32_t key_check = 0;  // some bits of the key's hash
-    std::uint32_t entry = kNone;  // of a grant
+    std::uint32_t entry = kNone;  // of a grant; of a sweep its cursor
     Code code = Code::kOk;
     std::uint8_t replicas = 0;
     CommandKind kind{};

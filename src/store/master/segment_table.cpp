@@ -19,8 +19,11 @@ Segment* SegmentTable::add(ClientId client, const SegmentAddress& address) {
   segment->position = static_cast<std::uint32_t>(all_.size());
   segment->client = client;
   segment->address = address;
-  segment->host_hash = base::hash64(address.host.empty() ? address.name : address.host, 0);
+  segment->host_hash = host_hash(address.host.empty() ? address.name : address.host);
+  segment->open_position = static_cast<std::uint32_t>(open_.size());
   all_.push_back(segment.get());
+  open_.push_back(segment.get());
+  by_host_[segment->host_hash].push_back(segment.get());
   by_id_.emplace(address.id, segment.get());
   by_name_[address.name].push_back(segment.get());
   ++sizes_[segment->allocator.capacity()];
@@ -28,7 +31,23 @@ Segment* SegmentTable::add(ClientId client, const SegmentAddress& address) {
   return all_.back();
 }
 
+std::uint64_t SegmentTable::host_hash(std::string_view host) { return base::hash64(host, 0); }
+
+void SegmentTable::leave(Segment& segment, std::uint64_t at) {
+  if (!segment.leaving()) close(segment);
+  segment.leaves_at = at;
+}
+
+void SegmentTable::close(Segment& segment) {
+  open_[segment.open_position] = open_.back();
+  open_[segment.open_position]->open_position = segment.open_position;
+  open_.pop_back();
+  const auto size = sizes_.find(segment.allocator.capacity());
+  if (--size->second == 0) sizes_.erase(size);
+}
+
 void SegmentTable::remove(Segment& segment) {
+  if (!segment.leaving()) close(segment);
   const auto slot = static_cast<std::uint16_t>(segment.handle);
   assert(slots_[slot].segment.get() == &segment);
   by_id_.erase(segment.address.id);
@@ -38,8 +57,9 @@ void SegmentTable::remove(Segment& segment) {
   all_[segment.position] = all_.back();
   all_[segment.position]->position = segment.position;
   all_.pop_back();
-  const auto size = sizes_.find(segment.allocator.capacity());
-  if (--size->second == 0) sizes_.erase(size);
+  const auto host = by_host_.find(segment.host_hash);
+  std::erase(host->second, &segment);
+  if (host->second.empty()) by_host_.erase(host);
   slots_[slot].segment.reset();
   free_slots_.push_back(slot);
 }
@@ -59,9 +79,21 @@ Segment* SegmentTable::find(const base::Uuid& id) {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-Segment* SegmentTable::named(const std::string& name) {
+std::span<Segment* const> SegmentTable::all_named(std::string_view name) const {
   const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second.front();
+  if (found == by_name_.end()) return {};
+  return found->second;
+}
+
+Segment* SegmentTable::named(std::string_view name) const {
+  const auto segments = all_named(name);
+  return segments.empty() ? nullptr : segments.front();
+}
+
+std::span<Segment* const> SegmentTable::on_host(std::uint64_t host_hash) const {
+  const auto found = by_host_.find(host_hash);
+  if (found == by_host_.end()) return {};
+  return found->second;
 }
 
 }  // namespace mooncake::store::master

@@ -6,6 +6,8 @@
 #include <charconv>
 
 #include "base/log.h"
+#include "net/handshake.h"
+#include "store/master/key_pattern.h"
 #include "store/master/messages.h"
 #include "store/master/server_metrics.h"
 
@@ -17,6 +19,9 @@ namespace {
 constexpr std::uint32_t kEpochsAhead = 1024;
 // An epoch further above the wall clock than this is nobody's honest epoch (about 4 years).
 constexpr std::uint64_t kEpochSlack = 1u << 27;
+// A question who answers at an address takes no longer, and no more are asked at once.
+constexpr base::Duration kProbeTime = std::chrono::seconds(1);
+constexpr std::size_t kMostProbes = 16;
 
 Result<std::uint32_t> read_epoch_limit(os::Disk& disk, const std::string& file) {
   if (file.empty()) return 0;
@@ -47,7 +52,7 @@ class Server final : public MasterServer {
     for (const net::Method method :
          {net::Method::kMount, net::Method::kUnmount, net::Method::kHeartbeat, net::Method::kGrant,
           net::Method::kPublish, net::Method::kRevoke, net::Method::kLocate, net::Method::kExist,
-          net::Method::kRemove}) {
+          net::Method::kRemove, net::Method::kSweep}) {
       rpc_->handle(method, [this, method](net::ServerCall& call) { return answer(method, call); });
     }
     tasks_.start(tick());
@@ -56,6 +61,7 @@ class Server final : public MasterServer {
   Result<net::Address> listen(const net::Address& at) override { return rpc_->listen(at); }
   void serve(std::unique_ptr<net::Channel> channel) override { rpc_->serve(std::move(channel)); }
   Task<void> stop() override;
+  Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) override;
 
   const Core& core() const override { return core_; }
   net::RpcServer::Counters rpc_counters() const override { return rpc_->counters(); }
@@ -74,6 +80,14 @@ class Server final : public MasterServer {
   void apply(const Command& command, Effects& effects);
   void extend_epochs();
   Task<void> tick();
+  const SegmentAddress* refused_for_a_namesake(const Request& request,
+                                               const Effects& effects) const;
+  Task<void> disown_namesake(const SegmentAddress* wanted);
+  Task<bool> answers_as(std::string name, base::Incarnation owner);
+
+  using Matches = std::function<bool(std::string_view)>;
+  // Null for the empty pattern. The last one is kept, since a client comes with it again and again.
+  Result<const Matches*> compiled(std::string_view pattern);
 
   const os::Env env_;
   const ServerOptions options_;
@@ -84,6 +98,9 @@ class Server final : public MasterServer {
   std::vector<Effect> arena_;
   std::vector<Decision> decisions_;
   os::Completion<bool>* ticking_ = nullptr;  // the wait for the next tick
+  std::size_t probes_ = 0;                   // under way
+  std::string pattern_;
+  Matches matches_;  // pattern_
   bool stopping_ = false;
   bool absurd_epoch_reported_ = false;
   base::TaskGroup tasks_;
@@ -126,12 +143,72 @@ void Server::extend_epochs() {
 Task<Result<net::Bytes>> Server::answer(net::Method method, net::ServerCall& call) {
   Result<Request> request = parse_request(method, call.body());
   if (!request) co_return fail(std::move(request).error());
+  if (method == net::Method::kSweep) {
+    Result<const Matches*> matches = compiled(request->items[0].key);
+    if (!matches) co_return fail(std::move(matches).error());
+    request->command.matches = *matches;
+  }
   arena_.assign(request->outcomes(), Effect());
   Effects effects;
   effects.items = arena_;
   apply(request->command, effects);
+  if (const SegmentAddress* wanted = refused_for_a_namesake(*request, effects)) {
+    co_await disown_namesake(wanted);
+    // Others may have used the arena meanwhile, and the core.
+    arena_.assign(request->outcomes(), Effect());
+    effects.items = arena_;
+    apply(request->command, effects);
+  }
   metrics_.answered(request->command, effects, effects.code != Code::kOk);
   co_return reply(*request, effects);
+}
+
+// The first segment of a mount whose name another engine's has; all of one client share theirs.
+const SegmentAddress* Server::refused_for_a_namesake(const Request& request,
+                                                     const Effects& effects) const {
+  if (request.command.kind != CommandKind::kMount || effects.code != Code::kOk) return nullptr;
+  for (std::size_t i = 0; i < request.segments.size(); ++i) {
+    const SegmentAddress& wanted = request.segments[i].address;
+    if (effects.items[i].code != Code::kSegmentExists) continue;
+    const SegmentAddress* there = core_.segment_named(wanted.name);
+    if (there != nullptr && there->owner != wanted.owner) return &wanted;
+  }
+  return nullptr;
+}
+
+// A segment's name is the address of its engine, and one engine listens at an address. So when the
+// new one answers there, nobody can reach the old one under it any more: it is dead, or has given
+// its address up, and what it held is lost either way. Silence proves nothing.
+Task<void> Server::disown_namesake(const SegmentAddress* wanted) {
+  if (probes_ == kMostProbes) co_return;
+  MountedSegment old;
+  old.address.name = wanted->name;
+  old.address.owner = core_.segment_named(wanted->name)->owner;
+  ++probes_;
+  const bool replaced = co_await answers_as(wanted->name, wanted->owner);
+  --probes_;
+  if (!replaced) co_return;
+  base::log_warning("{}: another engine answers there now; what the one before held is lost",
+                    old.address.name);
+  Command command;
+  command.kind = CommandKind::kDisown;
+  command.segments = {&old, 1};
+  Effect effect;
+  Effects effects;
+  effects.items = {&effect, 1};
+  apply(command, effects);
+}
+
+Task<bool> Server::answers_as(std::string name, base::Incarnation owner) {
+  Result<net::Address> at = net::parse_address(name, 0);
+  if (!at || at->port == 0) co_return false;
+  const base::TimePoint deadline = env_.now() + kProbeTime;
+  Result<std::unique_ptr<net::Channel>> channel = co_await env_.network.connect(*at, deadline);
+  if (!channel) co_return false;
+  Result<net::PeerIdentity> peer =
+      co_await net::greet(env_, **channel, options_.identity, name, deadline);
+  (*channel)->close(Error(Code::kCancelled));
+  co_return peer && peer->incarnation == owner;
 }
 
 Result<net::Bytes> Server::reply(const Request& request, const Effects& effects) const {
@@ -151,11 +228,52 @@ Result<net::Bytes> Server::reply(const Request& request, const Effects& effects)
       return encode_heartbeat_reply(core_.epoch());
     case CommandKind::kGrant:
       return encode_grant_reply(core_, effects);
+    case CommandKind::kSweep:
+      return encode_sweep_reply(effects.items.front());
     case CommandKind::kLocate:
       return encode_locate_reply(core_, effects, options_.core.lease_ttl);
     default:
       return encode_codes_reply(effects.items);
   }
+}
+
+Result<const Server::Matches*> Server::compiled(std::string_view pattern) {
+  if (pattern.empty()) return nullptr;
+  if (!matches_ || pattern != pattern_) {
+    MC_TRY(KeyPattern fresh, KeyPattern::compile(pattern));
+    const auto shared = std::make_shared<const KeyPattern>(std::move(fresh));
+    pattern_ = pattern;
+    matches_ = [shared](std::string_view key) { return shared->matches(key); };
+  }
+  return &matches_;
+}
+
+Task<Result<std::uint64_t>> Server::remove_matching(std::string pattern, bool force) {
+  if (pattern.size() > kMaxKeyLength) {
+    co_return fail(Code::kInvalidArgument,
+                   fmt::format("a pattern of {} bytes, at most {}", pattern.size(), kMaxKeyLength));
+  }
+  CommandItem item;
+  item.key = pattern;
+  Command command;
+  command.kind = CommandKind::kSweep;
+  command.force = force;
+  command.items = {&item, 1};
+  std::uint64_t removed = 0;
+  while (command.cursor != kSweepEnd && !stopping_) {
+    Result<const Matches*> matches = compiled(pattern);
+    if (!matches) co_return fail(std::move(matches).error());
+    command.matches = *matches;
+    Effect effect;
+    Effects effects;
+    effects.items = {&effect, 1};
+    apply(command, effects);
+    metrics_.answered(command, effects, false);
+    removed += effect.size;
+    command.cursor = effect.cursor;
+    if (command.cursor != kSweepEnd) co_await env_.executor.yield();
+  }
+  co_return removed;
 }
 
 Task<void> Server::tick() {

@@ -43,6 +43,11 @@ class MasterServer {
   virtual void serve(std::unique_ptr<net::Channel> channel) = 0;
   virtual Task<void> stop() = 0;
 
+  // Removes the objects whose keys match (key_pattern.h; empty = all), in steps between which
+  // others are served; leased ones stay unless it is forced. Gives their number. kInvalidArgument
+  // names the pattern's fault. For whoever operates this Master; clients do it step by step.
+  virtual Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) = 0;
+
   virtual const Core& core() const = 0;
   virtual net::RpcServer::Counters rpc_counters() const = 0;
   // Names as in the published metrics (spec section 15), plus our own.

@@ -36,9 +36,14 @@ ServerMetrics::ServerMetrics(const Core& core, const net::RpcServer& rpc)
   add_method(CommandKind::kLocate, "get_replica_list");
   add_method(CommandKind::kExist, "exist_key");
   add_method(CommandKind::kRemove, "remove");
+  add_method(CommandKind::kSweep, "remove_all");
+  by_regex_.requests = &registry_.counter("master_remove_by_regex_requests_total", "Such calls");
+  by_regex_.failures =
+      &registry_.counter("master_remove_by_regex_failures_total", "Of these, those that failed");
   add_method(CommandKind::kMount, "mount_segment");
   add_method(CommandKind::kUnmount, "unmount_segment");
   add_method(CommandKind::kHeartbeat, "ping");
+  add_data_types();
   add_gauges(core);
   add_refusals(rpc);
 }
@@ -63,12 +68,27 @@ void ServerMetrics::add_method(CommandKind kind, const std::string& name) {
       &registry_.counter(batch + "_failed_items_total", "Of these, those that failed");
 }
 
+void ServerMetrics::add_data_types() {
+  constexpr const char* kNames[] = {"unknown",  "kvcache",    "tensor",   "weight",
+                                    "sample",   "activation", "gradient", "optimizer_state",
+                                    "metadata", "general"};
+  static_assert(std::size(kNames) == std::tuple_size_v<decltype(granted_)>);
+  for (std::size_t type = 0; type < granted_.size(); ++type) {
+    granted_[type] = &registry_.counter("master_granted_keys_total", "Objects granted room",
+                                        {{"data_type", kNames[type]}});
+  }
+}
+
 void ServerMetrics::add_gauges(const Core& core) {
   const Core* c = &core;
   const auto total = [this, c](const char* name, const char* help, std::uint64_t Totals::*field) {
     registry_.gauge(name, help, [c, field] { return number(c->totals().*field); });
   };
   total("master_key_count", "Objects", &Totals::objects);
+  total("master_soft_pin_key_count", "Of these, those with a soft pin",
+        &Totals::soft_pinned_objects);
+  total("master_hard_pin_key_count", "Of these, those with a hard pin",
+        &Totals::hard_pinned_objects);
   total("master_allocated_bytes", "Bytes given to objects and open writes",
         &Totals::allocated_bytes);
   total("master_total_capacity_bytes", "Bytes of mounted segments", &Totals::capacity_bytes);
@@ -84,6 +104,8 @@ void ServerMetrics::add_gauges(const Core& core) {
         &Totals::partial_grants);
   total("master_put_start_discard_cnt", "Writes given up for their age", &Totals::expired_grants);
   total("master_expired_clients_total", "Clients that fell silent", &Totals::expired_clients);
+  total("master_disowned_clients_total", "Clients whose engine was replaced by a namesake",
+        &Totals::disowned_clients);
   total("master_forged_versions_total", "Clients sent to mount again for versions never granted",
         &Totals::forged_versions);
   total("master_lost_objects_total", "Objects whose last replica went with its owner",
@@ -114,7 +136,10 @@ void ServerMetrics::add_refusals(const net::RpcServer& rpc) {
 }
 
 void ServerMetrics::answered(const Command& command, const Effects& effects, bool failed) {
-  Method& method = methods_[static_cast<std::size_t>(command.kind)];
+  // The steps of one call count once.
+  if (command.kind == CommandKind::kSweep && command.cursor != 0) return;
+  const bool by_regex = command.kind == CommandKind::kSweep && command.matches != nullptr;
+  Method& method = by_regex ? by_regex_ : methods_[static_cast<std::size_t>(command.kind)];
   const std::size_t items = command.items.size();
   const auto bad = [](const Effect& effect) { return effect.code != Code::kOk; };
   const auto failures =
@@ -125,7 +150,9 @@ void ServerMetrics::answered(const Command& command, const Effects& effects, boo
   }
   if (command.kind == CommandKind::kGrant) {
     for (const Effect& effect : effects.items) {
-      if (effect.code == Code::kOk) value_bytes_.observe(number(effect.size));
+      if (effect.code != Code::kOk) continue;
+      value_bytes_.observe(number(effect.size));
+      granted_[static_cast<std::size_t>(command.data_type)]->add();
     }
   }
   if (items <= 1 || method.batch_requests == nullptr) {

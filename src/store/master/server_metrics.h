@@ -32,14 +32,17 @@ class ServerMetrics {
     base::Counter* batch_failed_items = nullptr;
   };
   void add_method(CommandKind kind, const std::string& name);
+  void add_data_types();
   void add_gauges(const Core& core);
   void add_refusals(const net::RpcServer& rpc);
 
   base::MetricsRegistry registry_;
   std::array<Method, static_cast<std::size_t>(CommandKind::kTick) + 1> methods_;
+  Method by_regex_;
   base::Counter& asked_;
   base::Counter& found_;
   base::Histogram& value_bytes_;
+  std::array<base::Counter*, static_cast<std::size_t>(ObjectDataType::kGeneral) + 1> granted_{};
 };
 
 }  // namespace mooncake::store::master

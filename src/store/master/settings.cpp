@@ -34,6 +34,21 @@ Result<void> check_timeouts(const Settings& settings) {
                           format_duration(release), format_duration(discard), kDiscard));
 }
 
+Result<void> check_pins(const Settings& settings) {
+  const auto usual = settings.duration("default_kv_soft_pin_ttl");
+  const auto most = settings.duration("max_kv_soft_pin_ttl");
+  if (usual <= most) return {};
+  return fail(Code::kInvalidArgument,
+              fmt::format("default_kv_soft_pin_ttl: {} is more than the {} of max_kv_soft_pin_ttl",
+                          format_duration(usual), format_duration(most)));
+}
+
+AllocationStrategy strategy(std::string_view name) {
+  if (name == "free_ratio_first") return AllocationStrategy::kFreeRatioFirst;
+  if (name == "local_first") return AllocationStrategy::kLocalFirst;
+  return AllocationStrategy::kRandom;
+}
+
 }  // namespace
 
 Result<MasterConfig> master_config(const Settings& settings) {
@@ -54,6 +69,11 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.server.core.lease_ttl = settings.duration("default_kv_lease_ttl");
   config.server.core.client_ttl = settings.duration("client_ttl");
   config.server.core.grant_ttl = settings.duration("put_start_discard_timeout_sec");
+  config.server.core.strategy = strategy(settings.text("allocation_strategy"));
+  MC_CHECK(check_pins(settings));
+  config.server.core.soft_pin_ttl = settings.duration("default_kv_soft_pin_ttl");
+  config.server.core.max_soft_pin_ttl = settings.duration("max_kv_soft_pin_ttl");
+  config.server.core.evict_soft_pinned = settings.boolean("allow_evict_soft_pinned_objects");
   config.server.core.eviction_high_watermark = settings.real("eviction_high_watermark_ratio");
   config.server.core.eviction_ratio = settings.real("eviction_ratio");
   config.server.identity.role = "master";

@@ -46,7 +46,7 @@ TEST(MasterSettings, WhatIsNotBuiltIsRefusedFromEverySource) {
     file.file = {{name, std::string(setting.fallback)}};
     EXPECT_TRUE(configure(file)) << name;
   }
-  EXPECT_EQ(refused, 18);
+  EXPECT_EQ(refused, 17);
 }
 
 TEST(MasterSettings, TheSwitchesThatChangeAPromiseAreAmongThem) {
@@ -73,8 +73,32 @@ TEST(MasterSettings, KnobsThatAreNotNeededSaySoOnceEach) {
   const Result<Settings> settings = Settings::resolve(master_settings(), inputs);
   ASSERT_TRUE(settings) << settings.error().message();
   EXPECT_EQ(settings->notices().size(), ignored);
-  EXPECT_TRUE(fault(with_flags({"--allocation_strategy=best"})).starts_with("allocation_strategy"))
+  EXPECT_TRUE(fault(with_flags({"--memory_allocator=best"})).starts_with("memory_allocator"))
       << "still checked";
+}
+
+TEST(MasterSettings, StrategyAndPinsReachTheCore) {
+  const std::pair<const char*, AllocationStrategy> strategies[] = {
+      {"random", AllocationStrategy::kRandom},
+      {"free_ratio_first", AllocationStrategy::kFreeRatioFirst},
+      {"local_first", AllocationStrategy::kLocalFirst}};
+  for (const auto& [name, strategy] : strategies) {
+    const auto config = with_flags({std::string("--allocation_strategy=") + name});
+    ASSERT_TRUE(config) << config.error().message();
+    EXPECT_EQ(config->server.core.strategy, strategy);
+  }
+  for (const char* other : {"ssd_free_ratio_first", "cxl"}) {
+    const std::string why = fault(with_flags({std::string("--allocation_strategy=") + other}));
+    EXPECT_NE(why.find("random|free_ratio_first|local_first"), std::string::npos) << why;
+  }
+  const auto pins = with_flags({"--default_kv_soft_pin_ttl=5s", "--max_kv_soft_pin_ttl=1m",
+                                "--noallow_evict_soft_pinned_objects"});
+  ASSERT_TRUE(pins) << pins.error().message();
+  EXPECT_EQ(pins->server.core.soft_pin_ttl, std::chrono::seconds(5));
+  EXPECT_EQ(pins->server.core.max_soft_pin_ttl, std::chrono::minutes(1));
+  EXPECT_FALSE(pins->server.core.evict_soft_pinned);
+  EXPECT_EQ(fault(with_flags({"--default_kv_soft_pin_ttl=2m", "--max_kv_soft_pin_ttl=1m"})),
+            "default_kv_soft_pin_ttl: 2m is more than the 1m of max_kv_soft_pin_ttl");
 }
 
 TEST(MasterSettings, EachNameIsOneRow) {

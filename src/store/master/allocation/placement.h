@@ -4,36 +4,52 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "base/random.h"
+#include "store/master/allocation/strategy.h"
 #include "store/master/segment_table.h"
 
 namespace mooncake::store::master {
 
+// Where a writer would like its object to be.
+struct PlacementWishes {
+  std::span<const std::string_view> preferred{};  // names of segments, tried first, in this order
+  std::span<const std::uint32_t> own{};           // handles of the writer's segments
+  std::uint64_t host = 0;                         // host_hash of the writer's host
+  bool same_node = false;                         // its own, then its host's
+};
+
 // Replicas of one object lie in distinct segments, and on distinct hosts as long as another host
-// has room. Otherwise of two segments drawn by lot the emptier one is taken; when it has no room
-// the others are gone through from there on. O(segments tried). Repeatable for a seed. One thread.
+// has room; wishes go before the rule of hosts. Only the first replica is drawn to the writer's
+// node. When what the strategy has chosen is full, the others are gone through from there on.
+// Segments that are leaving get nothing. O(segments tried). Repeatable for a seed. One thread.
 class Placer {
  public:
-  explicit Placer(std::uint64_t seed) : random_(seed) {}
+  Placer(std::uint64_t seed, AllocationStrategy strategy) : random_(seed), strategy_(strategy) {}
 
   struct Chosen {
     Segment* segment = nullptr;
     SegmentAllocator::Extent extent;
   };
   // Allocates one more replica beside those in `taken`.
-  std::optional<Chosen> place(std::span<Segment* const> segments, std::uint64_t units,
-                              std::span<const Chosen> taken);
-  // The same on one of the few segments where room has just been made.
+  std::optional<Chosen> place(SegmentTable& table, std::uint64_t units,
+                              const PlacementWishes& wishes, std::span<const Chosen> taken);
+  // The same on one of a few segments, the first that has room.
   static std::optional<Chosen> place_in(std::span<Segment* const> segments, std::uint64_t units,
                                         std::span<const Chosen> taken);
 
  private:
+  std::optional<Chosen> place_near(SegmentTable& table, std::uint64_t units,
+                                   const PlacementWishes& wishes);
+  std::optional<Chosen> place_by_free_ratio(std::span<Segment* const> segments, std::uint64_t units,
+                                            std::span<const Chosen> taken, bool other_host);
+  std::optional<Chosen> place_anywhere(std::span<Segment* const> segments, std::uint64_t units,
+                                       std::span<const Chosen> taken, bool other_host);
   std::size_t draw(std::span<Segment* const> segments);
-  std::optional<Chosen> place(std::span<Segment* const> segments, std::uint64_t units,
-                              std::span<const Chosen> taken, bool other_host);
 
   base::Random random_;
+  const AllocationStrategy strategy_;
 };
 
 }  // namespace mooncake::store::master
