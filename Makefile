@@ -45,10 +45,10 @@ bench: setup ## build and run the benchmarks: make bench ARGS="--benchmark_filte
 	  [ -x "$$b" ] && [ -f "$$b" ] || continue; found=1; "$$b" $(ARGS) || exit 1; \
 	done; [ -n "$$found" ] || echo "no benchmarks yet"
 
-compare: setup ## compare with the published packages: make compare ARGS="--family tcp"
+compare: setup ## compare with the published packages: make compare ARGS="--family store"
 	@cmake --preset release >&2
 	@cmake --build --preset release -j $(JOBS) >&2
-	@$(PYTHON) bench/compare/transfer.py $(ARGS)
+	@$(PYTHON) bench/compare $(ARGS)
 
 format: setup ## format all C++ with clang-format 14
 	@git ls-files -co --exclude-standard -- '*.h' '*.cpp' '*.cc' '*.cu' | xargs -r clang-format-14 -i

@@ -5,24 +5,21 @@ Needs `make build PRESET=release` with its Python module and bench programs (`ma
 that). Peers come from the package index into build/compare/, once.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import statistics
 import subprocess
 import sys
-import venv
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+import harness
+from harness import HERE, KIB, MIB, peer_python
+from lines import Child
+
+NAME = "transfer"
+FAMILIES = ("mapped", "any", "tcp", "registration", "life")
 REGION = 128 << 20
-KIB, MIB = 1 << 10, 1 << 20
 # (bytes of one range, ranges of one call)
 SHAPES = [(4 * KIB, 1), (4 * KIB, 128), (64 * KIB, 16), (256 * KIB, 4), (MIB, 1), (4 * MIB, 1),
           (16 * MIB, 1)]
-PACKAGES = {"stock": ["mooncake-transfer-engine-non-cuda", "numpy"],
-            "nixl": ["nixl-cu12", "numpy"]}
 
 
 class Side:
@@ -37,46 +34,30 @@ class Side:
     def start(self):
         self.target, self.initiator = self.spawn(), self.spawn()
         for process in self.processes:
-            self.answer(process)
-        peer = self.ask(self.target, do="describe")
-        self.ask(self.initiator, do="connect", peer=peer)
+            process.answer()
+        peer = self.target.ask(do="describe")
+        self.initiator.ask(do="connect", peer=peer)
         if self.kind == "nixl":  # both ways know each other
-            own = self.ask(self.initiator, do="describe")
-            self.ask(self.target, do="connect", peer=own)
+            self.target.ask(do="connect", peer=self.initiator.ask(do="describe"))
 
     def spawn(self):
-        # Without settings of the caller's that would steer one of the sides.
-        environment = {key: value for key, value in os.environ.items()
-                       if not key.startswith(("MC_", "UCX_", "MOONCAKE_"))}
-        environment |= {"GLOG_minloglevel": "2", "NIXL_LOG_LEVEL": "ERROR", **self.environment}
-        log = open(ROOT / "build/compare" / f"{self.name.replace('/', '-')}.log", "ab")
-        process = subprocess.Popen(
+        process = Child(
+            self.name,
             [self.python, str(HERE / "worker.py"), self.kind, self.memory, str(REGION)],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            harness.environment_of(self.environment), harness.log_of(self.name))
         self.processes.append(process)
         return process
-
-    def ask(self, process, **command):
-        process.stdin.write(json.dumps(command) + "\n")
-        process.stdin.flush()
-        return self.answer(process)
-
-    def answer(self, process):
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{self.name} has ended, see its log in build/compare")
-        return json.loads(line)
 
     def run(self, operation, length, batch, seconds, seed):
         source, sink = ((self.initiator, self.target) if operation == "write"
                         else (self.target, self.initiator))
-        self.ask(source, do="fill", seed=seed)
-        self.ask(sink, do="fill", seed=seed + 1)
-        before = self.ask(self.target, do="cpu")["cpu"]
-        result = self.ask(self.initiator, do="run", operation=operation, length=length,
-                          batch=batch, seconds=seconds, at_least=3, max_groups=4096)
-        result["cpu"] += self.ask(self.target, do="cpu")["cpu"] - before
-        good = self.ask(sink, do="check", seed=seed, bytes=result["touched"])["good"]
+        source.ask(do="fill", seed=seed)
+        sink.ask(do="fill", seed=seed + 1)
+        before = self.target.ask(do="cpu")["cpu"]
+        result = self.initiator.ask(do="run", operation=operation, length=length, batch=batch,
+                                    seconds=seconds, at_least=3, max_groups=4096)
+        result["cpu"] += self.target.ask(do="cpu")["cpu"] - before
+        good = sink.ask(do="check", seed=seed, bytes=result["touched"])["good"]
         if not good or result["failures"]:
             raise RuntimeError(f"{self.name}: {operation} {length} x {batch}: "
                                f"{result['failures']} failures, bytes right: {good}")
@@ -84,13 +65,7 @@ class Side:
 
     def stop(self):
         for process in self.processes:
-            process.stdin.close()
-        for process in self.processes:
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.stop()
         self.processes = []
 
 
@@ -108,23 +83,9 @@ class BareLoop:
 
     def run(self, operation, length, batch, seconds, seed):
         done = subprocess.run([self.program, self.way, operation, str(length), str(batch),
-                               str(seconds)], capture_output=True, text=True, check=True)
+                               str(seconds)], capture_output=True, text=True, check=True,
+                              timeout=60)
         return json.loads(done.stdout)
-
-
-def peer_python(name):
-    """The interpreter of a peer's own environment; made when it is missing."""
-    home = ROOT / "build/compare" / name
-    python = home / "bin/python"
-    if not (home / "complete").exists():
-        print(f"installing {' '.join(PACKAGES[name])} into {home}", file=sys.stderr)
-        venv.create(home, with_pip=True, clear=True)
-        # NIXL asks for torch with all of CUDA; the adapter does without.
-        options = ["--no-deps"] if name == "nixl" else []
-        subprocess.run([python, "-m", "pip", "install", "-q", *options, *PACKAGES[name]],
-                       check=True, stdout=sys.stderr)
-        (home / "complete").touch()
-    return str(python)
 
 
 def sides_for(family, build):
@@ -160,12 +121,11 @@ def measure(sides, options):
             continue
         for operation in ("write", "read"):
             results = {side.name: [] for side in sides}
-            for repetition in range(options.repeat + 1):
-                for side in sides:
-                    seed += 2
-                    result = side.run(operation, length, batch, options.seconds, seed)
-                    if repetition > 0:  # the first is a warm-up
-                        results[side.name].append(result)
+            for repetition, side in harness.turns(sides, options.repeat + 1):
+                seed += 2
+                result = side.run(operation, length, batch, options.seconds, seed)
+                if repetition > 0:  # the first is a warm-up
+                    results[side.name].append(result)
             row = {"length": length, "batch": batch, "operation": operation,
                    "sides": {name: summary(found) for name, found in results.items()}}
             rows.append(row)
@@ -174,11 +134,11 @@ def measure(sides, options):
 
 
 def summary(results):
-    rates = sorted(r["bytes"] / r["seconds"] / 1e9 for r in results)
+    rates = harness.spread([r["bytes"] / r["seconds"] / 1e9 for r in results])
     median = statistics.median
     gigabytes = sum(r["bytes"] for r in results) / 1e9
     cpu = sum(r.get("cpu", 0) for r in results)
-    return {"gb_s": median(rates), "low": rates[0], "high": rates[-1],
+    return {"gb_s": rates["median"], "low": rates["low"], "high": rates["high"],
             "p50_us": median(r["p50_us"] for r in results),
             "p99_us": median(r["p99_us"] for r in results),
             "cpu_s_per_gb": cpu / gigabytes if cpu else None}
@@ -186,9 +146,8 @@ def summary(results):
 
 def print_row(row):
     size = row["length"]
-    shape = f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
     ours = row["sides"]["ours"]
-    print(f"\n{row['operation']} {shape} x {row['batch']}")
+    print(f"\n{row['operation']} {harness.size_text(size)} x {row['batch']}")
     for name, found in row["sides"].items():
         cpu = f"{found['cpu_s_per_gb']:8.3f}" if found["cpu_s_per_gb"] else " " * 8
         requests = found["gb_s"] * 1e9 / size
@@ -210,7 +169,7 @@ def measure_registration(options, build):
         for live in (100, 1000, 10000):
             row = {"live": live, "sides": {}}
             for side in sides:
-                found = [side.ask(side.initiator, do="register", live=live, calls=100)
+                found = [side.initiator.ask(do="register", live=live, calls=100)
                          for _ in range(options.repeat)]
                 row["sides"][side.name] = {
                     key: statistics.median(f[key] for f in found) for key in found[0]}
@@ -236,10 +195,10 @@ def measure_life(options, build):
             side = Side(name, "mooncake", stock, environment, memory=memory)
             try:
                 side.start()
-                found = side.ask(side.target, do="opened")
-                side.ask(side.initiator, do="fill", seed=1)  # its own pages are there
-                found |= side.ask(side.initiator, do="passes", piece=MIB)
-                found["idle"] = side.ask(side.target, do="idle", seconds=1.0)["share"]
+                found = side.target.ask(do="opened")
+                side.initiator.ask(do="fill", seed=1)  # its own pages are there
+                found |= side.initiator.ask(do="passes", piece=MIB)
+                found["idle"] = side.target.ask(do="idle", seconds=1.0)["share"]
                 rows[name].append(found)
             finally:
                 side.stop()
@@ -256,21 +215,14 @@ def measure_life(options, build):
     return result
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--family", choices=["mapped", "any", "tcp", "registration", "life", "all"],
-                        default="all")
-    parser.add_argument("--repeat", type=int, default=7, help="runs of each row (default 7)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of each run (default 0.3)")
-    parser.add_argument("--only", nargs="*", help="shapes, as in 4096x128")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
-    parser.add_argument("--json", type=pathlib.Path, help="write the results here")
-    options = parser.parse_args()
-    (ROOT / "build/compare").mkdir(parents=True, exist_ok=True)
+def run(families, options):
     results = {}
-    families = ["mapped", "any", "tcp"] if options.family == "all" else [options.family]
     for family in families:
-        if family in ("registration", "life"):
+        if family == "registration":
+            results[family] = measure_registration(options, options.build)
+            continue
+        if family == "life":
+            results[family] = measure_life(options, options.build)
             continue
         sides = sides_for(family, options.build)
         print(f"\n== {family}")
@@ -281,13 +233,8 @@ def main():
         finally:
             for side in sides:
                 side.stop()
-    if options.family in ("all", "registration"):
-        results["registration"] = measure_registration(options, options.build)
-    if options.family in ("all", "life"):
-        results["life"] = measure_life(options, options.build)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+    return results, []
 
 
 if __name__ == "__main__":
-    main()
+    harness.command([sys.modules[__name__]], __doc__.splitlines()[0])

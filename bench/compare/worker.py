@@ -1,8 +1,6 @@
 """One process of one side. Reads commands as lines of JSON, answers each with one line."""
 
 import ctypes
-import json
-import os
 import resource
 import statistics
 import sys
@@ -10,6 +8,7 @@ import time
 
 import numpy as np
 
+from lines import serve
 from sides import open_side
 
 
@@ -84,7 +83,7 @@ class Worker:
         while len(self.buffers) < command["live"]:
             buffer = np.zeros(4096, dtype=np.uint8)
             if self.side.register(buffer.ctypes.data, buffer.size) != 0:
-                return {"failed": "register"}
+                raise RuntimeError("register failed")
             self.buffers.append(buffer)
         extra = [np.zeros(4096, dtype=np.uint8) for _ in range(command["calls"])]
         begun = time.perf_counter()
@@ -112,7 +111,7 @@ class Worker:
             begun = time.perf_counter()
             failures = sum(call() != 0 for call in calls)
             if failures:
-                return {"failed": f"{failures} writes"}
+                raise RuntimeError(f"{failures} writes failed")
             rates.append(self.size / (time.perf_counter() - begun) / 1e9)
         return {"first": rates[0], "second": rates[1]}
 
@@ -129,17 +128,5 @@ class Worker:
         return {"path": self.side.path()}
 
 
-def main():
-    out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not an answer
-    kind, memory, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    worker = Worker(kind, memory, size)
-    print(json.dumps({"ready": True}), file=out, flush=True)
-    for line in sys.stdin:
-        command = json.loads(line)
-        print(json.dumps(getattr(worker, command["do"])(command)), file=out, flush=True)
-    os._exit(0)  # some peers' threads outlive their interpreter
-
-
 if __name__ == "__main__":
-    main()
+    serve(lambda: Worker(sys.argv[1], sys.argv[2], int(sys.argv[3])))
