@@ -211,10 +211,11 @@ std::vector<std::int32_t> store_codes(const std::vector<Code>& codes) {
   return out;
 }
 
-std::vector<std::int64_t> sizes_or_codes(const std::vector<store::GetOutcome>& outcomes) {
+template <typename Outcome>
+std::vector<std::int64_t> sizes_or_codes(const std::vector<Outcome>& outcomes) {
   std::vector<std::int64_t> out;
   out.reserve(outcomes.size());
-  for (const store::GetOutcome& outcome : outcomes) {
+  for (const Outcome& outcome : outcomes) {
     out.push_back(outcome.code == Code::kOk ? static_cast<std::int64_t>(outcome.size)
                                             : code_info(outcome.code).store);
   }
@@ -357,9 +358,7 @@ Result<std::uint64_t> Store::remove_all(bool force) {
 }
 
 std::vector<std::int64_t> Store::size_batch(std::span<const std::string_view> keys) {
-  return sizes_or_codes(state_->call<std::vector<store::GetOutcome>>(
-      [&](store::Client& client, TimePoint until) { return client.sizes(keys, until); },
-      std::vector<store::GetOutcome>(keys.size(), store::GetOutcome{Code::kNotReady, 0})));
+  return sizes_or_codes(state_->locate_all(keys));
 }
 
 std::vector<std::int32_t> Store::remove_batch(std::span<const std::string_view> keys, bool force) {
