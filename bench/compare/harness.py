@@ -25,6 +25,9 @@ def peer_python(name):
     home = PLACE / name
     python = home / "bin/python"
     if not (home / "complete").exists():
+        if home.is_symlink():  # making it would empty the folder that the link leads to
+            raise SystemExit(f"{home} is a link to {os.readlink(home)}, where there is no complete "
+                             "environment; remove the link, and one will be made in its place")
         print(f"installing {' '.join(PACKAGES[name])} into {home}", file=sys.stderr)
         venv.create(home, with_pip=True, clear=True)
         # NIXL asks for torch with all of CUDA; the adapter does without.
