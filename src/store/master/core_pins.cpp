@@ -5,7 +5,7 @@ namespace mooncake::store::master {
 
 Candidates* Core::State::candidates_of(const Entry& entry) {
   if ((entry.flags & (kHardPinned | kLeaving)) != 0) return nullptr;
-  return entry.soft_pin_until == 0 ? &ordinary : &soft_pinned;
+  return (entry.flags & kSoftPinned) == 0 ? &ordinary : &soft_pinned;
 }
 
 // Published as of now, and held by nobody.
@@ -77,6 +77,7 @@ void Core::State::end_soft_pins(std::size_t& budget) {
     }
     leave(end.entry);
     entry.soft_pin_until = 0;
+    entry.flags &= static_cast<std::uint8_t>(~kSoftPinned);
     entry.until = now;
     enter(end.entry);
   }

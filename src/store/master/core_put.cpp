@@ -175,9 +175,9 @@ void Core::State::tell_shortage(std::uint64_t units) {
   effects->shortage = shortage;
 }
 
-// The write that the item names: open, or published by now.
-Code Core::State::find_write(const Item& item, std::uint32_t& number) const {
-  number = directory.find(item.hash, item.item.key);
+// The write that the item names, open or published by now, and the first entry of its key.
+Code Core::State::find_write(const Item& item, std::uint32_t& first, std::uint32_t& number) const {
+  first = number = directory.find(item.hash, item.item.key);
   if (number == kNoEntry) return Code::kObjectNotFound;
   while (number != kNoEntry && directory[number].version != item.item.version)
     number = directory[number].other;
@@ -202,38 +202,38 @@ Code Core::State::check_replicas(const Item& item, const Entry& entry) const {
 }
 
 void Core::State::publish(const Item& item, Effect& effect) {
+  std::uint32_t first = kNoEntry;
   std::uint32_t number = kNoEntry;
-  effect.code = find_write(item, number);
+  effect.code = find_write(item, first, number);
   if (effect.code != Code::kOk) return;
+  Entry& entry = directory[number];
   // Else it has been published before, under another number.
-  if (directory[number].state == PutState::kGranted) {
-    std::uint32_t there = directory.find(item.hash, item.item.key);
-    if (directory[there].state != PutState::kPublished) there = kNoEntry;
-    if (there != kNoEntry && (directory[number].flags & kReplaces) == 0) {
+  if (entry.state == PutState::kGranted) {
+    const bool taken = directory[first].state == PutState::kPublished;
+    if (taken && (entry.flags & kReplaces) == 0) {
       effect.code = Code::kObjectExists;
       return release_grant(number, Decision::Kind::kRevoked);
     }
-    effect.code = check_replicas(item, directory[number]);
+    effect.code = check_replicas(item, entry);
     if (effect.code != Code::kOk) return;
-    for (std::size_t i = 0; i < directory[number].replicas; ++i) {
-      if (item.item.incarnations[i] == base::SegmentIncarnation{}) {
-        free_replica(directory[number], i);
-      }
+    for (std::size_t i = 0; i < entry.replicas; ++i) {
+      if (item.item.incarnations[i] == base::SegmentIncarnation{}) free_replica(entry, i);
     }
-    make_visible(number, there);
+    make_visible(number, first);
   }
-  effect.version = directory[number].version;
-  effect.size = directory[number].size;
+  effect.version = entry.version;
+  effect.size = entry.size;
 }
 
-// `replaced` is kNoEntry or what its key's readers have found so far.
-void Core::State::make_visible(std::uint32_t number, std::uint32_t replaced) {
+// `first` is what the key's readers have found so far, if that is published.
+void Core::State::make_visible(std::uint32_t number, std::uint32_t first) {
   Entry& entry = directory[number];
+  const bool replaces = directory[first].state == PutState::kPublished;
   close_gaps(entry);
   unlink_open(number);
-  settle_pins(entry, replaced == kNoEntry ? nullptr : &directory[replaced]);
-  if (replaced != kNoEntry) drop_published(replaced, Decision::Kind::kReplaced);
-  directory.lead(number);
+  settle_pins(entry, replaces ? &directory[first] : nullptr);
+  if (replaces) drop_published(first, Decision::Kind::kReplaced);
+  if (number != first) directory.lead(number);
   entry.state = PutState::kPublished;
   entry.until = now;
   ++totals.objects;
@@ -249,13 +249,15 @@ void Core::State::settle_pins(Entry& entry, const Entry* replaced) const {
   if ((entry.flags & kSoftPinWanted) != 0) until = now + entry.open.soft_pin_ms * kMs;
   const bool none = (entry.flags & (kSoftPinUnwanted | kHardPinned)) != 0 || until <= now;
   entry.flags &= kHardPinned;
+  if (!none) entry.flags |= kSoftPinned;
   if (lies_in_leaving(entry)) entry.flags |= kLeaving;
   entry.soft_pin_until = none ? 0 : until;
 }
 
 void Core::State::revoke(const Item& item, Effect& effect) {
+  std::uint32_t first = kNoEntry;
   std::uint32_t number = kNoEntry;
-  effect.code = find_write(item, number);
+  effect.code = find_write(item, first, number);
   if (effect.code != Code::kOk) return;
   if (directory[number].state == PutState::kPublished) {
     effect.code = Code::kInvalidWrite;

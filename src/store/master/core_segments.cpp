@@ -165,6 +165,7 @@ void Core::State::begin_leaving(Segment& segment) {
 }
 
 bool Core::State::lies_in_leaving(const Entry& entry) const {
+  if (leaving.empty()) return false;
   return std::all_of(entry.placements, entry.placements + entry.replicas,
                      [&](const auto& place) { return segments.find(place.segment)->leaving(); });
 }

@@ -119,9 +119,9 @@ struct Core::State {
   Code may_make_room(std::uint64_t units);
   bool evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen);
   void tell_shortage(std::uint64_t units);
-  Code find_write(const Item& item, std::uint32_t& number) const;
+  Code find_write(const Item& item, std::uint32_t& first, std::uint32_t& number) const;
   Code check_replicas(const Item& item, const Entry& entry) const;
-  void make_visible(std::uint32_t number, std::uint32_t replaced);
+  void make_visible(std::uint32_t number, std::uint32_t first);
 
   // core_get.cpp
   void read(const Command& command);

@@ -61,7 +61,7 @@ Result<void> Core::State::verify_candidates(const Candidates& candidates, bool s
   bool ends = true;
   directory.for_each([&](std::uint32_t number, const Entry& entry) {
     if (entry.state != PutState::kPublished || !is_candidate(entry)) return true;
-    if ((entry.soft_pin_until != 0) != soft) return true;
+    if (((entry.flags & kSoftPinned) != 0) != soft) return true;
     ++objects;
     bytes += bytes_of(entry);
     if (entry.until > now) leased += bytes_of(entry);
@@ -106,6 +106,8 @@ Result<void> Core::State::verify_entry(std::uint32_t number, const Entry& entry)
                       "two replicas lie in one segment"));
     }
   }
+  const bool pinned = (entry.flags & kSoftPinned) != 0;
+  MC_CHECK(expect(is_open || pinned == (entry.soft_pin_until != 0), "a soft pin has no end"));
   const bool marked = (entry.flags & kLeaving) != 0;
   return expect(is_open || marked == lies_in_leaving(entry), "an object is wrongly kept or not");
 }

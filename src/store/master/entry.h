@@ -25,6 +25,7 @@ enum EntryFlags : std::uint8_t {
   kSoftPinUnwanted = 16,
   // Published, and only in segments that are leaving: to evict it would help nobody.
   kLeaving = 32,
+  kSoftPinned = 64,  // published, until soft_pin_until
 };
 
 inline constexpr std::uint32_t kNoEntry = kNone;
