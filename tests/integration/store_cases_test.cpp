@@ -1,5 +1,6 @@
-// Proves the store's behaviour with real processes and sockets: cases C12 and C14 of the public
-// record, the cluster secret, and a Master that is killed and comes back.
+// Proves the store's behaviour with real processes and sockets: cases C11, C12 and C14 of the
+// public record, removal by pattern, where replicas lie, what a lack of space says, the cluster
+// secret, and a Master that is killed and comes back.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <mooncake/store.h>
@@ -42,6 +43,86 @@ std::string value_of(std::size_t writer, std::size_t key, std::size_t size) {
   while (value.size() < size)
     value += static_cast<char>('a' + (value.size() * 7 + writer) % 26);
   return value;
+}
+
+// C11: a put of an existing key leaves it as it is; an upsert replaces it, and readers see one
+// whole version or the other, whoever reads, at any moment.
+TEST(StoreCases, C11AnUpsertReplacesAtomically) {
+  MasterProcess master;
+  auto writer = open_store(master, 64u << 20);
+  auto reader = open_store(master, 64u << 20);
+  ASSERT_TRUE(writer && reader);
+  constexpr std::size_t kSize = 300'000, kUpserts = 200;
+  ASSERT_TRUE(writer->put("k", bytes_of(value_of(0, 0, kSize))));
+  ASSERT_TRUE(reader->put("k", bytes_of(value_of(9, 9, kSize))));
+  EXPECT_EQ(text_of(reader->get("k").value_or(std::vector<std::byte>())), value_of(0, 0, kSize));
+  std::atomic<bool> over{false};
+  std::thread upserting([&] {
+    for (std::size_t i = 1; i <= kUpserts; ++i) {
+      Result<void> done = writer->upsert("k", bytes_of(value_of(i, 0, kSize + i)));
+      EXPECT_TRUE(done) << done.error().message();
+    }
+    over = true;
+  });
+  std::size_t last = 0;
+  do {
+    const Result<std::vector<std::byte>> value = reader->get("k");
+    ASSERT_TRUE(value) << value.error().message();
+    const std::size_t version = value->size() - kSize;
+    ASSERT_LE(version, kUpserts);
+    EXPECT_GE(version, last) << "one writer's versions do not go back";
+    EXPECT_EQ(text_of(*value), value_of(version, 0, kSize + version)) << "a mixture";
+    last = version;
+  } while (!over);
+  upserting.join();
+  EXPECT_EQ(reader->size("k").value_or(0), kSize + kUpserts);
+}
+
+TEST(StoreCases, WhatMatchesIsRemovedAndReplicasAreTold) {
+  MasterProcess master;
+  auto a = open_store(master, 16u << 20);
+  auto b = open_store(master, 16u << 20);
+  ASSERT_TRUE(a && b);
+  ReplicateConfig config;
+  config.replica_num = 2;
+  config.preferred_segments = {b->local_name(), a->local_name()};
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(
+        a->put(fmt::format("{}/{}", i % 2 == 0 ? "even" : "odd", i), bytes_of("value"), config));
+  }
+  const std::string_view keys[] = {"odd/1", "nobody"};
+  const auto replicas = a->replicas_batch(keys);
+  ASSERT_EQ(replicas.size(), 2u);
+  ASSERT_EQ(replicas[0].size(), 2u);
+  EXPECT_EQ(replicas[0][0].segment_name, b->local_name());
+  EXPECT_EQ(replicas[0][1].segment_name, a->local_name());
+  EXPECT_EQ(replicas[0][0].size, 5u);
+  EXPECT_NE(replicas[0][0].address, 0u);
+  EXPECT_TRUE(replicas[1].empty());
+  EXPECT_EQ(b->remove_by_regex("^odd/").value_or(0), 9u) << "one is leased";
+  EXPECT_EQ(b->remove_by_regex("^odd/", true).value_or(0), 1u);
+  const Result<std::uint64_t> wrong = b->remove_by_regex("[");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(code_info(wrong.error().code()).store, -600);
+  EXPECT_FALSE(b->remove_by_regex(""));
+  EXPECT_EQ(a->remove_all().value_or(0), 10u);
+  EXPECT_EQ(a->remove_all(true).value_or(99), 0u);
+}
+
+TEST(StoreCases, ALackOfSpaceSaysWhatHoldsTheRest) {
+  MasterProcess master;
+  auto store = open_store(master, 16u << 20);
+  ASSERT_TRUE(store);
+  const std::string large = value_of(1, 1, 9u << 20);
+  ReplicateConfig pinned;
+  pinned.hard_pin = true;
+  ASSERT_TRUE(store->put("pinned", bytes_of(large), pinned));
+  const Result<void> refused = store->put("large", bytes_of(large));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kNoSpace);
+  const std::string why(refused.error().detail());
+  for (const char* word : {"large", "needs", "evictable 0", "pinned 9"})
+    EXPECT_NE(why.find(word), std::string::npos) << why;
 }
 
 // C12: 16 threads batch-put the same 100 keys. One winner per key, the others "present", no leak.
