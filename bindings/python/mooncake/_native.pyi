@@ -4,7 +4,7 @@ help(TransferEngine)."""
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, SupportsIndex, overload
+from typing import Any, NoReturn, SupportsIndex, overload
 
 if sys.version_info >= (3, 12):
     from collections.abc import Buffer
@@ -59,6 +59,39 @@ class ReplicateConfig:
     prefer_alloc_in_same_node: bool
     data_type: ObjectDataType
     group_ids: list[str] | None
+
+class ReplicaStatus(IntEnum):
+    UNDEFINED = 0
+    INITIALIZED = 1
+    PROCESSING = 2
+    COMPLETE = 3
+    REMOVED = 4
+    FAILED = 5
+
+UNDEFINED: ReplicaStatus
+INITIALIZED: ReplicaStatus
+PROCESSING: ReplicaStatus
+COMPLETE: ReplicaStatus
+REMOVED: ReplicaStatus
+
+class Descriptor:
+    def __init__(self) -> None: ...
+    size: int
+    buffer_address: int
+    transport_endpoint: str
+
+class MemoryDescriptor:
+    @property
+    def buffer_descriptor(self) -> Descriptor: ...
+
+class ReplicaDescriptor:
+    @property
+    def status(self) -> ReplicaStatus: ...
+    def is_memory_replica(self) -> bool: ...
+    def is_disk_replica(self) -> bool: ...
+    def is_local_disk_replica(self) -> bool: ...
+    def get_memory_descriptor(self) -> MemoryDescriptor: ...
+    def get_disk_descriptor(self) -> NoReturn: ...
 
 class BufferHandle(Buffer):
     def ptr(self) -> int: ...
@@ -137,6 +170,10 @@ class MooncakeDistributedStore:
     def get_size(self, key: Key) -> int: ...
     def remove(self, key: Key, force: bool = False) -> int: ...
     def batch_remove(self, keys: Keys, force: bool = False) -> Codes: ...
+    def remove_by_regex(self, regex_pattern: str, force: bool = False) -> int: ...
+    def remove_all(self, force: bool = False) -> int: ...
+    def get_replica_desc(self, key: Key) -> list[ReplicaDescriptor]: ...
+    def batch_get_replica_desc(self, keys: Keys) -> dict[Key, list[ReplicaDescriptor]]: ...
     def register_buffer(self, buffer_ptr: SupportsIndex, size: SupportsIndex) -> int: ...
     def unregister_buffer(self, buffer_ptr: SupportsIndex) -> int: ...
     def put_from(

@@ -91,6 +91,11 @@ void KeyList::read_sequence(PyObject* source) {
   }
 }
 
+nb::object KeyList::object(std::size_t index) const {
+  if (is_array()) return nb::bytes(keys_[index].data(), keys_[index].size());
+  return nb::borrow(PyTuple_GET_ITEM(owner_.ptr(), static_cast<Py_ssize_t>(index)));
+}
+
 void KeyList::check() const {
   if (no_memory_) throw std::bad_alloc();
   if (!fault_.empty()) throw nb::type_error(fault_.c_str());

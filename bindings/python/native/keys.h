@@ -21,6 +21,8 @@ class KeyList {
 
   const std::vector<std::string_view>& keys() const { return keys_; }
   std::size_t size() const { return keys_.size(); }
+  // As the caller gave it; bytes where they came as an array.
+  nanobind::object object(std::size_t index) const;
   // Whether it came as an array: then so do the results.
   bool is_array() const { return view_.obj != nullptr; }
 

@@ -9,6 +9,7 @@
 #include "native/engine_module.h"
 #include "native/interpreter.h"
 #include "native/memory_objects.h"
+#include "native/replicas.h"
 #include "native/replicate.h"
 #include "native/store.h"
 #include "native/store_module.h"
@@ -46,6 +47,7 @@ NB_MODULE(_native, module) {
   nanobind::set_leak_warnings(false);
   mooncake::python::add_facts(module);
   mooncake::python::add_replicate_config(module);
+  mooncake::python::add_replicas(module);
   mooncake::python::add_memory_objects(module);
   mooncake::python::add_distributed_store(module);
   mooncake::python::add_transfer_engine(module);

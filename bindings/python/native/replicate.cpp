@@ -145,8 +145,10 @@ void add_replicate_config(nb::module_& module) {
               "Segments of the writer, then of its host, come first; only for "
               "batch_put_from_multi_buffers(), other writes refuse it. Default False.")
       .def_rw("data_type", &Settings::data_type, "An ObjectDataType. Default UNKNOWN.")
-      .def_rw("group_ids", &Settings::group_ids, nb::arg().none(),
-              "One for each key of the call, '' = none; None = no groups. Default None.")
+      .def_rw(
+          "group_ids", &Settings::group_ids, nb::arg().none(),
+          "One for each key of the call, '' = none; None = no groups. Members are written, read "
+          "and evicted each for itself. Default None.")
       .def_prop_rw(
           "with_soft_pin",
           [](const Settings& self) { return self.soft_pin_action == SoftPin::kEnable; },

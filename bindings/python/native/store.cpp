@@ -10,6 +10,7 @@
 
 #include "native/answers.h"
 #include "native/memory_objects.h"
+#include "native/replicas.h"
 #include "native/store_calls.h"
 
 namespace mooncake::python {
@@ -412,6 +413,49 @@ nb::object DistributedStore::remove_batch(const KeyList& keys, bool force) {
     codes = waiting([&] { return open->store().remove_batch(keys.keys(), force); });
   }
   return answer(codes, keys.is_array());
+}
+
+namespace {
+
+// A number of objects, or the code of what failed, whose reason is logged.
+std::int64_t count_or_code(const char* call, const Result<std::uint64_t>& count) {
+  if (count) return static_cast<std::int64_t>(*count);
+  base::log_error("{}: {}", call, count.error().message());
+  return count.error().store_code();
+}
+
+}  // namespace
+
+std::int64_t DistributedStore::remove_by_regex(const std::string& pattern, bool force) {
+  const auto open = session();
+  if (open == nullptr) return kNotSetUp;
+  return count_or_code("remove_by_regex",
+                       waiting([&] { return open->store().remove_by_regex(pattern, force); }));
+}
+
+std::int64_t DistributedStore::remove_all(bool force) {
+  const auto open = session();
+  if (open == nullptr) return kNotSetUp;
+  return count_or_code("remove_all", waiting([&] { return open->store().remove_all(force); }));
+}
+
+nb::list DistributedStore::replicas(Key key) {
+  const auto open = session();
+  if (open == nullptr) return nb::list();
+  return replica_list(
+      waiting([&] { return open->store().replicas_batch(std::span(&key.text, 1)).front(); }));
+}
+
+nb::dict DistributedStore::replicas_batch(const KeyList& keys) {
+  keys.check();
+  nb::dict found;
+  const auto open = session();
+  if (open == nullptr) return found;
+  const auto replicas = waiting([&] { return open->store().replicas_batch(keys.keys()); });
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!replicas[i].empty()) found[keys.object(i)] = replica_list(replicas[i]);
+  }
+  return found;
 }
 
 std::vector<std::function<void()>> take_all_stores() {

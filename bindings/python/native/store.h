@@ -57,6 +57,10 @@ class DistributedStore {
   std::int64_t size(Key key);
   int remove(Key key, bool force);
   nb::object remove_batch(const KeyList& keys, bool force);
+  std::int64_t remove_by_regex(const std::string& pattern, bool force);
+  std::int64_t remove_all(bool force);
+  nb::list replicas(Key key);
+  nb::dict replicas_batch(const KeyList& keys);
 
   // In registered memory (store_memory.cpp).
   int register_buffer(Word address, Word length);

@@ -176,6 +176,33 @@ inline constexpr const char* kRemoveBatchSignature =
     "def batch_remove(" MC_SELF ", keys: list[str], force: bool = False) -> list[int]";
 inline constexpr const char* kRemoveBatch = "remove() of many.";
 
+inline constexpr const char* kRemoveRegexSignature =
+    "def remove_by_regex(" MC_SELF ", regex_pattern: str, force: bool = False) -> int";
+inline constexpr const char* kRemoveRegex =
+    R"(Removes all objects whose keys have a match of the pattern anywhere (RE2 syntax, to 4096 bytes); those
+with a lease stay unless it is forced, those that are being written stay.
+
+Returns their number; -600 for a bad pattern, the empty one included, or when not set up; -900 or -901
+when the Master is out of reach: then some may have gone, which one line on stderr says.
+Source: include/mooncake/store.h, Store::remove_by_regex.)";
+inline constexpr const char* kRemoveAllSignature =
+    "def remove_all(" MC_SELF ", force: bool = False) -> int";
+inline constexpr const char* kRemoveAll =
+    R"(remove_by_regex() of all objects.
+Source: include/mooncake/store.h, Store::remove_all.)";
+
+inline constexpr const char* kReplicasSignature =
+    "def get_replica_desc(" MC_SELF ", key: str) -> list[mooncake.store.ReplicaDescriptor]";
+inline constexpr const char* kReplicas =
+    R"(Where the copies of an object lie; [] when it is missing, the Master is out of reach, or the store is
+not set up. Takes a lease on the object.
+Source: include/mooncake/store.h, Store::replicas_batch.)";
+inline constexpr const char* kReplicasBatchSignature =
+    "def batch_get_replica_desc(" MC_SELF
+    ", keys: list[str]) -> dict[str, list[mooncake.store.ReplicaDescriptor]]";
+inline constexpr const char* kReplicasBatch =
+    "get_replica_desc() of many, by key; those for which that gives [] are left out.";
+
 inline constexpr const char* kRegisterSignature =
     "def register_buffer(" MC_SELF ", buffer_ptr: int, size: int) -> int";
 inline constexpr const char* kRegister =

@@ -194,7 +194,22 @@ void add_questions(StoreClass& type) {
             return self.remove_batch(keys, force.value);
           },
           "keys"_a, "force"_a = nb::bool_(false), nb::sig(docs::kRemoveBatchSignature),
-          docs::kRemoveBatch);
+          docs::kRemoveBatch)
+      .def(
+          "remove_by_regex",
+          [](DistributedStore& self, const std::string& pattern, Truth force) {
+            return self.remove_by_regex(pattern, force.value);
+          },
+          "regex_pattern"_a, "force"_a = nb::bool_(false), nb::sig(docs::kRemoveRegexSignature),
+          docs::kRemoveRegex)
+      .def(
+          "remove_all",
+          [](DistributedStore& self, Truth force) { return self.remove_all(force.value); },
+          "force"_a = nb::bool_(false), nb::sig(docs::kRemoveAllSignature), docs::kRemoveAll)
+      .def("get_replica_desc", &DistributedStore::replicas, "key"_a,
+           nb::sig(docs::kReplicasSignature), docs::kReplicas)
+      .def("batch_get_replica_desc", &DistributedStore::replicas_batch, "keys"_a,
+           nb::sig(docs::kReplicasBatchSignature), docs::kReplicasBatch);
 }
 
 void add_registered_memory(StoreClass& type) {
