@@ -39,6 +39,8 @@ Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transf
 SegmentHolder::~SegmentHolder() {
   if (pool_) engine_.registry().unshare_pool(*pool_);
   if (preparer_ != nullptr) preparer_->remove(*pool_);
+  // A process that stands still in the middle of a copy may yet write there: then the memory stays.
+  if (leaving_ && !leaving_->is_clear()) static_cast<void>(pool_.release());
 }
 
 Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {

@@ -145,6 +145,7 @@ HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
   if (by_generation && !(target.word = word_of(region, slice, held))) return {};
   const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
   if (pool == pools_.end()) return target;
+  if (words_.contains(pool->first)) return {};  // the peer contradicts itself: these are read-only
   const Memory& memory = pool->second;
   const std::uint64_t offset = region.place.offset + (slice.remote - region.base);
   const bool fits = offset >= region.place.offset && offset <= memory->size() &&

@@ -128,6 +128,8 @@ Task<Result<void>> ShmTransport::write_guarded(HostLink& link, const Peer& peer,
   if (!host) co_return Result<void>();
   if (auto unknown = host->unknown(slices); !unknown.empty()) {
     MC_CO_CHECK(co_await link.learn(std::move(unknown), deadline, cancel));
+    if (!host->unknown(slices).empty())
+      co_return Result<void>();  // another way knows it, or nobody
   }
   net::RpcClient& owner = context_.peers.control(peer.address);
   net::CallOptions options;
