@@ -164,6 +164,14 @@ class Fixture {
     EXPECT_EQ(publish(client, key, granted).code, Code::kOk);
     return granted;
   }
+  // Two clients with a segment of ten units each, on which the object "both" has a replica each.
+  void mount_two_with_both() {
+    mount(kOne, {segment(1, 10)});
+    mount(kTwo, {segment(2, 10)});
+    replicas = 2;
+    put(kOne, "both");
+    replicas = 1;
+  }
   Effect locate(std::string_view key) {
     CommandItem item;
     item.key = key;

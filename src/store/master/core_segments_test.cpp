@@ -98,11 +98,7 @@ TEST(Segments, BelongToOneClient) {
 
 TEST(Segments, ANewIncarnationLosesWhatWasThere) {
   Fixture f;
-  f.mount(kOne, {Fixture::segment(1, 10)});
-  f.mount(kTwo, {Fixture::segment(2, 10)});
-  f.replicas = 2;
-  f.put(kOne, "both");
-  f.replicas = 1;
+  f.mount_two_with_both();
   for (int i = 0; i < 6; ++i)
     f.put(kOne, "k" + std::to_string(i));
   f.locate("k0");
@@ -335,11 +331,7 @@ TEST(Segments, AGraceCanBeShortenedOnly) {
 // another replica elsewhere may go.
 TEST(Segments, WhatLiesInALeavingSegmentIsNotEvictedInVain) {
   Fixture f;
-  f.mount(kOne, {Fixture::segment(1, 10)});
-  f.mount(kTwo, {Fixture::segment(2, 10)});
-  f.replicas = 2;
-  f.put(kOne, "both");
-  f.replicas = 1;
+  f.mount_two_with_both();
   const std::string_view names[] = {"host1:1", "host2:1"};
   f.terms.preferred = {names, 1};
   for (int i = 0; i < 9; ++i)
@@ -361,10 +353,7 @@ TEST(Segments, WhatLiesInALeavingSegmentIsNotEvictedInVain) {
 
 TEST(Segments, AnObjectWhoseOtherReplicaGoesIsLeavingToo) {
   Fixture f;
-  f.mount(kOne, {Fixture::segment(1, 10)});
-  f.mount(kTwo, {Fixture::segment(2, 10)});
-  f.replicas = 2;
-  f.put(kOne, "both");
+  f.mount_two_with_both();
   f.grace = std::chrono::seconds(60);
   f.unmount(kOne, {Fixture::segment(1, 10)});
   f.grace = {};
