@@ -116,9 +116,9 @@ TEST(TransferEngine, CopiesItsOwnMemoryOnTheCallersThread) {
     memory[i] = static_cast<char>(i * 7 >> 3);
   ASSERT_TRUE(engine->register_memory(memory.data(), memory.size()));
   std::promise<void> held, go_on;
-  engine->runtime().env().executor.post([&] {
+  engine->runtime().env().executor.post([&held, going_on = go_on.get_future().share()] {
     held.set_value();
-    go_on.get_future().wait();
+    going_on.wait();
   });
   held.get_future().wait();
   const TransferRequest requests[] = {
