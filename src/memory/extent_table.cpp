@@ -15,6 +15,9 @@ namespace {
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 8);
 
+// Of one extent at once: each end of a part looks at all others.
+constexpr std::size_t kMaxTickets = 2048;
+
 constexpr std::uint64_t word_of(Generation generation) {
   return static_cast<std::uint64_t>(generation);
 }
@@ -84,13 +87,14 @@ struct ExtentTable::State {
   };
 
   std::uint64_t size = 0;
-  OwnedMapping words_memory;
+  os::OwnedMapping words_memory;
   std::span<Word> words;
   Version floor;
   std::map<std::uint64_t, Live> live;  // by first byte; they don't overlap
   std::unordered_map<std::uint64_t, Part> tickets;
   std::uint64_t next_ticket = 1;
   std::vector<Leaving> leaving;
+  std::size_t leaving_swept = 0;  // how many were left by the last sweep
 
   Word& word(std::uint64_t extent) { return words[extent / kExtentUnit]; }
 
@@ -100,14 +104,35 @@ struct ExtentTable::State {
     if (!copier) return true;
     copier->stop();
     if (copier->is_out()) return true;
+    sweep_leaving();
     leaving.push_back({part.extent + part.begin, part.extent + part.end, copier});
     return false;
   }
-  bool is_occupied(std::uint64_t begin, std::uint64_t end) {
-    if (leaving.empty()) return false;
+  // Whenever there are twice as many as the last time: asking a copier is dear.
+  void sweep_leaving() {
+    if (leaving.size() < 2 * leaving_swept + 16) return;
     std::erase_if(leaving, [](const Leaving& each) { return each.copier->is_out(); });
-    return std::ranges::any_of(
-        leaving, [&](const Leaving& each) { return each.begin < end && begin < each.end; });
+    leaving_swept = leaving.size();
+  }
+  bool is_occupied(std::uint64_t begin, std::uint64_t end) {
+    bool occupied = false;
+    std::erase_if(leaving, [&](const Leaving& each) {
+      if (occupied || each.begin >= end || begin >= each.end) return false;
+      occupied = !each.copier->is_out();
+      return !occupied;
+    });
+    return occupied;
+  }
+  // Makes the extent readable if all of its bytes are there and nobody can write to them any more.
+  // False when one that was stopped still can.
+  bool complete_if_whole(std::uint64_t extent, Live& entry) {
+    if (entry.is_complete() || !entry.covered.contains(0, entry.size())) return true;
+    fence_tickets(entry);
+    if (is_occupied(extent, extent + entry.size())) return false;
+    entry.covered = {};
+    entry.extent.generation = complete(version_of(entry.extent.generation));
+    word(extent).store(word_of(entry.extent.generation), std::memory_order_release);
+    return true;
   }
   void fence(Part& part) {
     part.fenced = true;
@@ -145,8 +170,9 @@ Result<std::unique_ptr<ExtentTable>> ExtentTable::create(std::uint64_t size) {
   auto table = std::unique_ptr<ExtentTable>(new ExtentTable);
   State& state = *table->state_;
   state.size = size;
-  MC_TRY(state.words_memory, OwnedMapping::create("mooncake-words", units_for(size) * sizeof(Word),
-                                                  OwnedMapping::PeersMay::kOnlyRead));
+  MC_TRY(state.words_memory,
+         os::OwnedMapping::create("mooncake-words", units_for(size) * sizeof(Word),
+                                  os::OwnedMapping::PeersMay::kOnlyRead));
   // Fresh memory is zero, which is the word of a unit that was never written.
   state.words = {reinterpret_cast<Word*>(state.words_memory.data()), units_for(size)};
   return table;
@@ -210,6 +236,10 @@ ExtentTable::Live& ExtentTable::take_over(std::uint64_t extent, const ExtentReco
   return entry;
 }
 
+static tl::unexpected<Error> still_copying() {
+  return fail(Code::kBusy, "an earlier writer is still copying there");
+}
+
 Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(
     std::uint64_t extent, std::uint64_t offset, std::uint64_t length, const ExtentRecord& record,
     std::string_view key, std::shared_ptr<Copier> copier) {
@@ -218,6 +248,7 @@ Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(
   BeginOutcome outcome;
   Live* entry = joinable(extent, record, key);
   if (entry && entry->has(begin, begin + length)) {
+    if (!state_->complete_if_whole(extent, *entry)) return still_copying();
     outcome.kind = Begin::kAlreadyComplete;
     return outcome;
   }
@@ -234,8 +265,9 @@ Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(
     entry = &take_over(extent, record, key);
   }
   newest_ = std::max(newest_, Version::from_value(record.version));
-  if (state_->is_occupied(extent, extent + record.size)) {
-    return fail(Code::kBusy, "an earlier writer is still copying there");
+  if (state_->is_occupied(extent, extent + record.size)) return still_copying();
+  if (entry->tickets.size() >= kMaxTickets) {
+    return fail(Code::kBusy, fmt::format("{} writes of one extent are open", kMaxTickets));
   }
   outcome.ticket.id_ = state_->next_ticket++;
   auto& part = state_->tickets[outcome.ticket.id_];
@@ -266,13 +298,8 @@ Result<void> ExtentTable::commit(Ticket ticket) {
   }
   if (!out) return fail(Code::kGrantRefused, "its writer is still copying");
   entry->covered.add(part.begin, part.end);
-  if (entry->covered.contains(0, entry->size())) {
-    state_->fence_tickets(*entry);
-    entry->covered = {};
-    entry->extent.generation = complete(part.version);
-    state_->word(part.extent).store(word_of(entry->extent.generation), std::memory_order_release);
-    return {};
-  }
+  if (!state_->complete_if_whole(part.extent, *entry)) return still_copying();
+  if (entry->is_complete()) return {};
   // What is written stays as it is: a second try of these bytes must not go on over them.
   for (const std::uint64_t id : entry->tickets) {
     auto& other = state_->tickets.at(id);
@@ -320,6 +347,6 @@ void ExtentTable::fence_all(Version floor) {
 }
 
 std::span<const std::atomic<std::uint64_t>> ExtentTable::words() const { return state_->words; }
-const OwnedMapping& ExtentTable::words_memory() const { return state_->words_memory; }
+const os::OwnedMapping& ExtentTable::words_memory() const { return state_->words_memory; }
 
 }  // namespace mooncake::memory

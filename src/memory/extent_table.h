@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/ids.h"
-#include "memory/shared_mapping.h"
 #include "mooncake/result.h"
+#include "os/shared_mapping.h"
 
 namespace mooncake::memory {
 
@@ -89,7 +89,8 @@ class ExtentTable {
   // same version but another record, or when the version is not above the floor. kInvalidArgument
   // when the record is none, when the extent doesn't begin on a unit or leaves the segment, or the
   // part is empty or leaves the extent. kBusy while a copier that was stopped may still write
-  // there: what was promised of these bytes is void all the same.
+  // there: what was promised of these bytes is void all the same. kBusy also when too many writes
+  // of the extent are open.
   Result<BeginOutcome> begin_write(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
                                    const ExtentRecord& record, std::string_view key,
                                    std::shared_ptr<Copier> copier = nullptr);
@@ -97,7 +98,8 @@ class ExtentTable {
   bool may_write(const Ticket& ticket) const;
   // The part's bytes are there. When all of the extent's are, it becomes readable. kGrantRefused
   // when the ticket was fenced in the meantime (unless others have written the part: that is
-  // success), or its copier is still inside.
+  // success), or its copier is still inside. kBusy when the copier of another try of the extent's
+  // last bytes is still inside; once it is out, to begin the part again completes the extent.
   Result<void> commit(Ticket ticket);
   // The part's bytes are not all there, and never will be by this ticket.
   void abandon(Ticket ticket);
@@ -123,7 +125,7 @@ class ExtentTable {
   Version newest() const { return newest_; }
 
   std::span<const std::atomic<std::uint64_t>> words() const;
-  const OwnedMapping& words_memory() const;
+  const os::OwnedMapping& words_memory() const;
 
  private:
   struct State;

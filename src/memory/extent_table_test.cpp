@@ -187,8 +187,12 @@ TEST(ExtentTable, RefusesNonsense) {
 // Another process that copies by itself.
 struct OtherProcess final : Copier {
   void stop() override { stopped = true; }
-  bool is_out() const override { return !inside; }
+  bool is_out() const override {
+    ++asked;
+    return !inside;
+  }
   bool stopped = false, inside = false;
+  mutable int asked = 0;
 };
 
 Result<ExtentTable::BeginOutcome> begin_by(const std::shared_ptr<OtherProcess>& copier,
@@ -234,6 +238,53 @@ TEST(ExtentTable, NothingIsCommittedWhileItsCopierIsInside) {
     copier->inside = false;
     EXPECT_TRUE(again());
   }
+}
+
+// Two tries of one part: what the second has placed is not readable while the first may still
+// write.
+TEST(ExtentTable, NothingIsReadableWhileAnotherTryIsStillCopying) {
+  const auto table = make();
+  const auto first = std::make_shared<OtherProcess>();
+  ASSERT_TRUE(begin_by(first, *table, 2, 5, 6000));
+  const auto second = begin_by(std::make_shared<OtherProcess>(), *table, 2, 5, 6000);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->kind, ExtentTable::Begin::kJoined);
+  first->inside = true;
+  EXPECT_EQ(table->commit(second->ticket).error().code(), Code::kBusy);
+  EXPECT_TRUE(first->stopped);
+  EXPECT_FALSE(table->readable(2 * kUnit, 2 * kUnit, 6000, complete(version(5))));
+  EXPECT_EQ(begin(*table, 2, 5, 6000).error().code(), Code::kBusy);
+  first->inside = false;
+  const auto again = begin(*table, 2, 5, 6000);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->kind, ExtentTable::Begin::kAlreadyComplete);
+  EXPECT_TRUE(table->readable(2 * kUnit, 2 * kUnit, 6000, complete(version(5))));
+}
+
+TEST(ExtentTable, OnlyCopiersOfTheSameBytesAreAskedWhetherTheyAreOut) {
+  const auto table = make();
+  const auto copier = std::make_shared<OtherProcess>();
+  ASSERT_TRUE(begin_by(copier, *table, 2, 5, kUnit));
+  copier->inside = true;
+  EXPECT_EQ(begin(*table, 2, 6, kUnit).error().code(), Code::kBusy);
+  const int asked = copier->asked;
+  for (std::uint32_t sequence = 7; sequence < 100; ++sequence)
+    ASSERT_TRUE(begin(*table, 3, sequence, kUnit));
+  EXPECT_EQ(copier->asked, asked);
+}
+
+TEST(ExtentTable, TheOpenWritesOfOneExtentAreBounded) {
+  const auto table = make();
+  Result<ExtentTable::BeginOutcome> outcome = begin(*table, 2, 5, 6000);
+  const ExtentTable::Ticket first = outcome->ticket;
+  std::size_t open = 1;
+  for (; outcome && open < 10000; ++open)
+    outcome = begin(*table, 2, 5, 6000);
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code(), Code::kBusy);
+  EXPECT_LE(open, 2049u);
+  table->abandon(first);
+  EXPECT_TRUE(begin(*table, 2, 5, 6000));
 }
 
 TEST(ExtentTable, UnmountEndsEverything) {

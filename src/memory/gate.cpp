@@ -54,13 +54,13 @@ struct SlotPage {
 static_assert(sizeof(SlotPage) == 4096);
 
 Result<std::unique_ptr<Gate>> Gate::create() {
-  MC_TRY(OwnedMapping table, OwnedMapping::create("mooncake-gate", sizeof(GateTable),
-                                                  OwnedMapping::PeersMay::kOnlyRead));
+  MC_TRY(os::OwnedMapping table, os::OwnedMapping::create("mooncake-gate", sizeof(GateTable),
+                                                          os::OwnedMapping::PeersMay::kOnlyRead));
   return std::unique_ptr<Gate>(new Gate(std::move(table)));
 }
 
 // Fresh memory is zero, so that only the header has to be written.
-Gate::Gate(OwnedMapping table)
+Gate::Gate(os::OwnedMapping table)
     : table_memory_(std::move(table)), table_(reinterpret_cast<GateTable*>(table_memory_.data())) {
   table_->magic = kTableMagic;
   table_->version = kVersion;
@@ -132,8 +132,8 @@ bool Gate::is_clear() const {
 }
 
 Result<std::shared_ptr<Gate::Peer>> Gate::add_peer() {
-  MC_TRY(OwnedMapping memory,
-         OwnedMapping::create("mooncake-slots", sizeof(SlotPage), OwnedMapping::PeersMay::kWrite));
+  MC_TRY(os::OwnedMapping memory, os::OwnedMapping::create("mooncake-slots", sizeof(SlotPage),
+                                                           os::OwnedMapping::PeersMay::kWrite));
   auto* const page = reinterpret_cast<SlotPage*>(memory.data());
   page->magic = kSlotsMagic;
   page->version = kVersion;
@@ -159,9 +159,10 @@ Result<std::unique_ptr<PeerGate>> PeerGate::map(int table_fd, std::uint64_t tabl
   if (table_size < sizeof(GateTable) || slots_size != sizeof(SlotPage)) {
     return fail(Code::kProtocolError, "a peer's gate has another size than its version says");
   }
-  MC_TRY(SharedMapping table, SharedMapping::map(table_fd, table_size, SharedMapping::Use::kRead));
-  MC_TRY(SharedMapping slots,
-         SharedMapping::map(slots_fd, slots_size, SharedMapping::Use::kReadWrite));
+  MC_TRY(os::SharedMapping table,
+         os::SharedMapping::map(table_fd, table_size, os::SharedMapping::Use::kRead));
+  MC_TRY(os::SharedMapping slots,
+         os::SharedMapping::map(slots_fd, slots_size, os::SharedMapping::Use::kReadWrite));
   const auto* const gate = reinterpret_cast<const GateTable*>(table.data());
   const auto* const page = reinterpret_cast<const SlotPage*>(slots.data());
   if (gate->magic != kTableMagic || gate->version != kVersion || gate->count != kRegistrations ||
@@ -171,7 +172,7 @@ Result<std::unique_ptr<PeerGate>> PeerGate::map(int table_fd, std::uint64_t tabl
   return std::unique_ptr<PeerGate>(new PeerGate(std::move(table), std::move(slots)));
 }
 
-PeerGate::PeerGate(SharedMapping table, SharedMapping slots)
+PeerGate::PeerGate(os::SharedMapping table, os::SharedMapping slots)
     : table_memory_(std::move(table)),
       slots_memory_(std::move(slots)),
       table_(reinterpret_cast<const GateTable*>(table_memory_.data())),

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "memory/shared_mapping.h"
 #include "mooncake/result.h"
+#include "os/shared_mapping.h"
 
 namespace mooncake::memory {
 
@@ -52,8 +52,8 @@ class Gate {
 
    private:
     friend class Gate;
-    explicit Peer(OwnedMapping memory) : memory_(std::move(memory)) {}
-    OwnedMapping memory_;
+    explicit Peer(os::OwnedMapping memory) : memory_(std::move(memory)) {}
+    os::OwnedMapping memory_;
   };
   Result<std::shared_ptr<Peer>> add_peer();
   // Its process has exited, or has given the page up: what its slots say is void.
@@ -64,9 +64,9 @@ class Gate {
   std::uint64_t table_size() const { return table_memory_.size(); }
 
  private:
-  explicit Gate(OwnedMapping table);
+  explicit Gate(os::OwnedMapping table);
 
-  OwnedMapping table_memory_;
+  os::OwnedMapping table_memory_;
   GateTable* const table_;
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Peer>> peers_;  // guarded by mutex, as all below
@@ -109,9 +109,9 @@ class PeerGate {
   Slots claim();
 
  private:
-  PeerGate(SharedMapping table, SharedMapping slots);
+  PeerGate(os::SharedMapping table, os::SharedMapping slots);
 
-  const SharedMapping table_memory_, slots_memory_;
+  const os::SharedMapping table_memory_, slots_memory_;
   const GateTable* const table_;
   SlotPage* const slots_;
   std::atomic<std::uint64_t> taken_{0};  // bit i: block i of the page is held

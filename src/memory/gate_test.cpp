@@ -145,10 +145,11 @@ TEST(Gate, AnotherVersionOrSizeIsRefused) {
   };
   EXPECT_FALSE(map(gate.table_fd(), 4096, pair.peer->fd(), pair.peer->size()));
   EXPECT_FALSE(map(gate.table_fd(), gate.table_size(), pair.peer->fd(), 8192));
-  auto empty = OwnedMapping::create("test", gate.table_size(), OwnedMapping::PeersMay::kOnlyRead);
+  auto empty =
+      os::OwnedMapping::create("test", gate.table_size(), os::OwnedMapping::PeersMay::kOnlyRead);
   ASSERT_TRUE(empty);
   EXPECT_FALSE(map(empty->fd(), empty->size(), pair.peer->fd(), pair.peer->size()));
-  auto slots = OwnedMapping::create("test", 4096, OwnedMapping::PeersMay::kWrite);
+  auto slots = os::OwnedMapping::create("test", 4096, os::OwnedMapping::PeersMay::kWrite);
   ASSERT_TRUE(slots);
   EXPECT_FALSE(map(gate.table_fd(), gate.table_size(), slots->fd(), slots->size()));
 }
@@ -158,8 +159,8 @@ TEST(Gate, AnotherVersionOrSizeIsRefused) {
 TEST(Gate, NothingMovesOnceTheOwnerHasSeenNobody) {
   Pair pair;
   constexpr std::size_t kSize = 64u << 10;
-  auto target = OwnedMapping::create("target", kSize, OwnedMapping::PeersMay::kWrite);
-  auto view = SharedMapping::map(target->fd(), kSize, SharedMapping::Use::kReadWrite);
+  auto target = os::OwnedMapping::create("target", kSize, os::OwnedMapping::PeersMay::kWrite);
+  auto view = os::SharedMapping::map(target->fd(), kSize, os::SharedMapping::Use::kReadWrite);
   ASSERT_TRUE(view);
   std::atomic<Pass> current{Pass::kNone};
   std::atomic<std::uint64_t> copies{0};

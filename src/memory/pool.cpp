@@ -53,14 +53,14 @@ Result<std::unique_ptr<Pool>> Pool::create(const Options& options) {
     MC_CHECK(options.budget->take(options.use, size, options.name));
   }
 
-  constexpr auto kWrite = OwnedMapping::PeersMay::kWrite;
-  Result<OwnedMapping> memory = fail(Code::kNotSupported);
+  constexpr auto kWrite = os::OwnedMapping::PeersMay::kWrite;
+  Result<os::OwnedMapping> memory = fail(Code::kNotSupported);
   auto backing = PageBacking::kSmall;
   if (options.reserved_huge_pages && size % kHugePage == 0) {
-    memory = OwnedMapping::create(options.name, size, kWrite, MFD_HUGETLB | kHuge2Mib);
+    memory = os::OwnedMapping::create(options.name, size, kWrite, MFD_HUGETLB | kHuge2Mib);
     if (memory) backing = PageBacking::kReservedHuge;
   }
-  if (!memory) memory = OwnedMapping::create(options.name, size, kWrite);
+  if (!memory) memory = os::OwnedMapping::create(options.name, size, kWrite);
   if (!memory) {
     if (options.budget) options.budget->give_back(options.use, size);
     return fail(std::move(memory).error().with_context(

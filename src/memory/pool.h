@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/budget.h"
-#include "memory/shared_mapping.h"
 #include "mooncake/result.h"
+#include "os/shared_mapping.h"
 
 namespace mooncake::memory {
 
@@ -60,7 +60,7 @@ class Pool {
   bool prepare_step(std::uint64_t offset, std::uint64_t size, Effort effort);
   bool collapse(std::byte* begin, std::uint64_t size);
 
-  OwnedMapping memory_;
+  os::OwnedMapping memory_;
   int owner_ = 0;  // process that made it
   base::Budget* budget_ = nullptr;
   base::MemoryUse use_{};

@@ -129,10 +129,11 @@ Bytes make_reply(const Identity& self, std::uint8_t version) {
   const auto name = create_text(builder, self.name);
   const auto boot = create_uuid(builder, self.boot_id);
   const auto nonce = create_nonce(builder);
+  const auto rings = create_text(builder, self.rings);
   return finish(builder,
                 wire::CreateHelloReply(builder, version, self.min_version, self.max_version, name,
                                        boot, static_cast<std::uint64_t>(self.incarnation), nonce,
-                                       !self.cluster_secret.empty()));
+                                       !self.cluster_secret.empty(), rings));
 }
 
 FrameHeader header_of(const Identity& self, Method method, std::uint16_t flags) {
@@ -211,6 +212,7 @@ Task<Result<PeerIdentity>> greet_server(Channel& channel, const Identity& self,
   peer.incarnation = static_cast<base::Incarnation>(reply->incarnation());
   peer.version = reply->version();
   peer.proven = secured;
+  peer.rings = text_of(reply->rings());
   co_return peer;
 }
 

@@ -20,6 +20,8 @@ struct Identity {
   // Shared by the whole cluster; empty = not secured. A side with a secret refuses one without,
   // both ways round.
   std::string cluster_secret;
+  // Where processes of this host reach this server without sockets; empty = nowhere.
+  std::string rings;
   std::uint8_t min_version = kOldestFrameVersion;  // settable for tests of N and N-1
   std::uint8_t max_version = kFrameVersion;
 };
@@ -32,6 +34,7 @@ struct PeerIdentity {
   base::Incarnation incarnation{};
   std::uint8_t version = kFrameVersion;
   bool proven = false;
+  std::string rings;  // of a server; as in Identity
 };
 
 // Both end within `deadline`, and leave the channel closed when they fail: kAuthenticationFailed,

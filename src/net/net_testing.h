@@ -133,11 +133,10 @@ struct SocketNet {
   }
 };
 
-// Two ends of one loopback connection.
+// Two ends of one connection, by default a loopback socket.
 using ChannelPair = std::pair<std::unique_ptr<Channel>, std::unique_ptr<Channel>>;
-inline Task<ChannelPair> socket_pair(os::Env env) {
-  const Address any("127.0.0.1", 0);
-  Result<std::unique_ptr<Listener>> listener = env.network.listen(any);
+inline Task<ChannelPair> socket_pair(os::Env env, Address at = Address("127.0.0.1", 0)) {
+  Result<std::unique_ptr<Listener>> listener = env.network.listen(at);
   if (!listener) std::abort();
   const Address bound = (*listener)->address();
   Result<std::unique_ptr<Channel>> client =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "base/clock.h"
 #include "net/address.h"
@@ -21,12 +22,17 @@ class Listener {
   virtual void close() = 0;
 };
 
+// A host that begins so names a server of this host that is reached through rings of shared memory.
+inline constexpr std::string_view kRingScheme = "ring:";
+inline bool is_ring(const Address& address) { return address.host.starts_with(kRingScheme); }
+
 class Network {
  public:
   virtual ~Network() = default;
   // kUnreachable or kDeadlineExceeded; the detail names the address.
   virtual Task<Result<std::unique_ptr<Channel>>> connect(Address to, base::TimePoint deadline) = 0;
-  // Port 0 picks a free one. kAddressInUse names the address.
+  // Port 0 picks a free one. kAddressInUse names the address; kNotSupported when it is of a kind
+  // that this network does not have.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& at) = 0;
 };
 

@@ -33,6 +33,8 @@ constexpr base::Duration kLongDrive = std::chrono::milliseconds(5);
 constexpr base::Duration kCallerSpin = std::chrono::microseconds(100);
 constexpr base::Duration kOwnSpin = std::chrono::microseconds(40);
 constexpr std::size_t kMaxThreadName = 15;
+constexpr int kLooksAtMemory = 16;
+constexpr std::size_t kMaxWatched = 64;
 
 base::Duration longest_spin(base::Duration longest) {
   return std::thread::hardware_concurrency() > 1 ? longest : base::Duration::zero();
@@ -177,12 +179,63 @@ void Reactor::run_loop(Spin& spin) {
     const base::Duration allowance = spin.allowance();
     first_turn_ = base::TimePoint::max();
     if (allowance > base::Duration::zero()) {
-      while (io.poll() == 0 && now() - began < allowance) {
+      while (!look() && now() - began < allowance) {
       }
     }
-    if (first_turn_ == base::TimePoint::max()) io.run_one();
+    if (first_turn_ == base::TimePoint::max()) {
+      if (rest_watched()) {
+        io.run_one();
+      } else {
+        poll_watched();
+      }
+    }
     if (first_turn_ != base::TimePoint::max()) spin.waited(first_turn_ - began);
   }
+}
+
+// A look at memory is much cheaper than one at sockets, which must have their turn all the same.
+bool Reactor::look() {
+  for (int i = 0; i < kLooksAtMemory && !watched_.empty(); ++i) {
+    if (!poll_watched()) {
+      relax_core();
+      continue;
+    }
+    if (++turns_by_memory_ % kLooksAtMemory == 0) loop_->io.poll();
+    return true;
+  }
+  return loop_->io.poll() > 0;
+}
+
+bool Reactor::poll_watched() {
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (!watched_[i]->has_input()) continue;
+    // The next one is looked at first next time.
+    std::rotate(watched_.begin(), watched_.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                watched_.end());
+    const std::shared_ptr<Poller> poller = watched_.back();
+    Turn turn(*this);
+    poller->take_input();
+    return true;
+  }
+  return false;
+}
+
+bool Reactor::rest_watched() {
+  while (!watched_.empty()) {
+    if (!watched_.back()->rest()) return false;
+    watched_.pop_back();
+  }
+  return true;
+}
+
+void Reactor::watch(std::shared_ptr<Poller> poller) {
+  if (std::find(watched_.begin(), watched_.end(), poller) != watched_.end()) return;
+  if (watched_.size() >= kMaxWatched && watched_.front()->rest()) watched_.erase(watched_.begin());
+  watched_.push_back(std::move(poller));
+}
+
+void Reactor::unwatch(const Poller& poller) {
+  std::erase_if(watched_, [&](const auto& each) { return each.get() == &poller; });
 }
 
 // After a drive: somebody must come at once if somebody waits.

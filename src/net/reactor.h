@@ -36,6 +36,19 @@ class Flusher {
   virtual void flush() = 0;
 };
 
+// Memory that other processes write to, which is looked at while the loop looks for work. Executor
+// thread.
+class Poller {
+ public:
+  virtual ~Poller() = default;
+  // Something has come that somebody waits for.
+  virtual bool has_input() = 0;
+  // Hands it over; in a turn.
+  virtual void take_input() = 0;
+  // The loop goes to sleep: from here on a descriptor wakes it. False: there is input.
+  virtual bool rest() = 0;
+};
+
 class Reactor final : public os::Executor {
  public:
   // kSystemCall names what could not be had.
@@ -54,6 +67,10 @@ class Reactor final : public os::Executor {
 
   // Executor thread. Once per turn for each that asks.
   void flush_later(std::shared_ptr<Flusher> flusher);
+
+  // Looks at it until the loop goes to sleep next, or others were seen later and it rests.
+  void watch(std::shared_ptr<Poller> poller);
+  void unwatch(const Poller& poller);
 
   // Stands around the body of every handler that Asio calls.
   class Turn {
@@ -82,6 +99,9 @@ class Reactor final : public os::Executor {
   void stand_aside(Lock& lock);
   void drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until);
   void run_loop(Spin& spin);
+  bool look();
+  bool poll_watched();
+  bool rest_watched();
   void pass_on();
   base::Duration take_over_after() const;
   bool is_free() const { return driver_.load() == std::thread::id(); }
@@ -125,6 +145,8 @@ class Reactor final : public os::Executor {
   std::vector<std::function<void()>> running_;
   std::vector<std::shared_ptr<Flusher>> flushers_;
   std::vector<std::shared_ptr<Flusher>> flushing_;
+  std::vector<std::shared_ptr<Poller>> watched_;
+  unsigned turns_by_memory_ = 0;
   std::map<TimerKey, std::function<void()>> timers_;
   std::unordered_map<std::uint64_t, base::TimePoint> timer_times_;
   std::uint64_t next_timer_ = 1;

@@ -76,7 +76,8 @@ class ServerCall {
 using Handler = std::function<Task<Result<Bytes>>(ServerCall&)>;
 
 // Accepts connections on any number of listeners and channels, greets, and runs handlers as tasks.
-// Expired requests are shed before work. Executor thread only.
+// Once it listens, it offers rings to processes of its host where the network has them. Expired
+// requests are shed before work. Executor thread only.
 class RpcServer {
  public:
   struct Options {
@@ -144,6 +145,8 @@ class RpcClient {
     base::Duration backoff_max = std::chrono::milliseconds(500);
     base::Duration idle_timeout = std::chrono::minutes(5);  // well below that of any server
     base::Epoch* epoch = nullptr;  // raised by what peers say; goes out in each frame. May be null.
+    // Goes over to rings when the server is on this host and offers them.
+    bool rings = false;
   };
   using Connector = std::function<Task<Result<std::unique_ptr<Channel>>>(base::TimePoint deadline)>;
 

@@ -16,6 +16,9 @@ namespace {
 struct Link;
 class Client;
 
+// Between processes of one host it is done at once, or not worth waiting for.
+constexpr base::Duration kRingTime = std::chrono::seconds(1);
+
 // A call, shared by whoever still has something to do for it. `ended` is set in the same turn in
 // which the caller's memory gets out of reach; the caller returns later.
 struct Call {
@@ -154,6 +157,7 @@ class Client final : public RpcClient {
 
   Task<void> connect();
   Task<Result<std::shared_ptr<Link>>> connect_once();
+  Task<std::unique_ptr<Channel>> go_over_to_rings(PeerIdentity peer);
   Task<void> wait_for_backoff();
   void failed(const Error& error);
 
@@ -359,9 +363,30 @@ Task<Result<std::shared_ptr<Link>>> Client::connect_once() {
   Result<PeerIdentity> peer = co_await greet(env_, *channel, options_.identity, target_, deadline);
   greeting_ = nullptr;
   if (!peer) co_return fail(std::move(peer).error());
+  if (std::unique_ptr<Channel> rings = co_await go_over_to_rings(*peer)) channel = std::move(rings);
+  if (stopping_) co_return fail(Code::kCancelled, "client stopped");
   auto link = std::make_shared<Link>(std::move(channel), *std::move(peer));
   link->last_used = env_.now();
   co_return link;
+}
+
+// Null when there are none, or they lead to somebody else.
+Task<std::unique_ptr<Channel>> Client::go_over_to_rings(PeerIdentity peer) {
+  if (!options_.rings || peer.rings.empty() || stopping_ || !peer.boot_id.valid() ||
+      peer.boot_id != options_.identity.boot_id) {
+    co_return nullptr;
+  }
+  const Address at(peer.rings, 0);
+  const base::TimePoint deadline = env_.now() + kRingTime;
+  if (!is_ring(at)) co_return nullptr;
+  Result<std::unique_ptr<Channel>> channel = co_await env_.network.connect(at, deadline);
+  if (!channel || stopping_) co_return nullptr;
+  greeting_ = channel->get();
+  Result<PeerIdentity> there =
+      co_await greet(env_, **channel, options_.identity, target_, deadline);
+  greeting_ = nullptr;
+  if (!there || there->incarnation != peer.incarnation) co_return nullptr;
+  co_return *std::move(channel);
 }
 
 Task<void> Client::wait_for_backoff() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/random.h"
 #include "net/rpc.h"
 #include "net/rpc_call.h"
 #include "net/rpc_codec.h"
@@ -82,8 +83,10 @@ class Server final : public RpcServer {
   FrameHeader reply_header(const FrameHeader& request) const;
   void reply(Connection& connection, const FrameHeader& request, Result<Bytes> result);
 
+  void offer_rings();
+
   const os::Env env_;
-  const Options options_;
+  Options options_;
   std::unordered_map<std::uint16_t, Handler> handlers_;
   std::function<void(const PeerIdentity&)> on_disconnect_;
 
@@ -106,7 +109,21 @@ Result<Address> Server::listen(const Address& at) {
   const Address bound = listener->address();
   listeners_.push_back(std::move(listener));
   tasks_.start(accept(*listeners_.back()));
+  if (options_.identity.rings.empty() && options_.identity.boot_id.valid()) offer_rings();
   return bound;
+}
+
+// Without them all goes through sockets, as for other hosts.
+void Server::offer_rings() {
+  const Address at(
+      fmt::format("{}mooncake-{:016x}-{:016x}", kRingScheme,
+                  static_cast<std::uint64_t>(options_.identity.incarnation), base::secure_random()),
+      0);
+  Result<std::unique_ptr<Listener>> listener = env_.network.listen(at);
+  if (!listener) return;
+  options_.identity.rings = at.host;
+  listeners_.push_back(*std::move(listener));
+  tasks_.start(accept(*listeners_.back()));
 }
 
 Task<void> Server::accept(Listener& listener) {

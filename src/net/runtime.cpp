@@ -1,7 +1,7 @@
 #include "net/runtime.h"
 
 #include "net/reactor.h"
-#include "net/socket_channel.h"
+#include "net/socket_network.h"
 
 namespace mooncake::net {
 namespace {

@@ -63,17 +63,20 @@ void Outgoing::ask() {
   const std::size_t total = base::total_size(given_);
   assert(total <= size);
   unasked_ -= total;
+  is_copied_ = false;
   if (total / given_.size() < kTinyPiece) copy_tiny_pieces();
 }
 
 // Those that can't be read stay as they are: the system call will say so.
 void Outgoing::copy_tiny_pieces() {
   copied_.resize(base::total_size(given_));
-  if (os::gather_from_user(copied_.data(), given_)) given_.assign(1, base::ConstBuffer(copied_));
+  is_copied_ = os::gather_from_user(copied_.data(), given_);
+  if (is_copied_) given_.assign(1, base::ConstBuffer(copied_));
 }
 
 bool Outgoing::gather(Pieces& pieces) {
   ask();
+  if (first_ < given_.size() && !is_copied_) pieces.note_user_memory();
   for (std::size_t i = first_; i < given_.size(); ++i) {
     if (!pieces.add(given_[i])) return false;
   }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <deque>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "mooncake/result.h"
@@ -24,12 +25,17 @@ class Pieces {
   bool add_zeros(std::size_t size);
   std::size_t total() const { return total_; }
   msghdr message();
+  std::span<const iovec> parts() const { return {iov_, count_}; }
+  // Some of them lie in memory that this process does not vouch for (os/user_memory.h).
+  void note_user_memory() { user_memory_ = true; }
+  bool has_user_memory() const { return user_memory_; }
 
  private:
   static constexpr std::size_t kMaxPieces = 256;
   iovec iov_[kMaxPieces];
   std::size_t count_ = 0;
   std::size_t total_ = 0;
+  bool user_memory_ = false;
 };
 
 // The payload of one frame, in its sender's coroutine frame, which waits until `result` is there.
@@ -58,6 +64,7 @@ class Outgoing {
   std::vector<base::ConstBuffer> given_;
   std::size_t first_ = 0;
   std::vector<std::byte> copied_;  // what tiny pieces became
+  bool is_copied_ = false;         // those of given_
   bool abandoned_ = false;         // the rest are zeros
 };
 

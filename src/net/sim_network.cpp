@@ -149,6 +149,7 @@ class HostNetwork final : public Network {
 
 Result<std::unique_ptr<Listener>> HostNetwork::listen(const Address& at) {
   if (!host_->alive) return fail(Code::kUnreachable, "this host is dead");
+  if (is_ring(at)) return fail(Code::kNotSupported, "no rings are simulated");
   Address address(host_->name, at.port);
   while (address.port == 0) {
     const Address next(host_->name, next_port_++);

@@ -1,4 +1,4 @@
-// TCP and Unix sockets: names and literals to sockets, sockets to channels.
+// TCP, Unix sockets and rings: names and literals to sockets, sockets to channels.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "net/asio_access.h"
-#include "net/socket_channel.h"
+#include "net/ring_network.h"
+#include "net/socket_network.h"
 
 namespace mooncake::net {
 namespace {
@@ -240,6 +241,7 @@ Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect_to(tcp::endpoint e
 Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect(Address to,
                                                               base::TimePoint deadline) {
   if (deadline <= reactor_.now()) co_return fail(too_late(to, "connect to"));
+  if (is_ring(to)) co_return connect_rings(reactor_, to);
   if (is_unix(to)) co_return connect_unix(to);
   MC_CO_TRY(const Endpoints endpoints, co_await resolve(to, deadline));
   Error last(Code::kUnreachable, to_string(to) + ": the name has no address");
@@ -255,6 +257,7 @@ Task<Result<std::unique_ptr<Channel>>> SocketNetwork::connect(Address to,
 // Resolves a name on the spot: servers listen at their start, on literals or names of their own
 // host.
 Result<std::unique_ptr<Listener>> SocketNetwork::listen(const Address& at) {
+  if (is_ring(at)) return listen_rings(reactor_, at);
   if (is_unix(at)) return listen_unix(at);
   error_code error;
   const auto literal = boost::asio::ip::make_address(at.host, error);

@@ -148,6 +148,16 @@ Result<LocalSocket::Message> LocalSocket::receive() const {
   return message;
 }
 
+Result<void> LocalSocket::drain() const {
+  std::byte first;
+  const ssize_t size = ::recv(fd_.get(), &first, sizeof first, MSG_DONTWAIT);
+  if (size > 0) return {};
+  if (size == 0) return fail(Code::kConnectionLost, "the peer has closed its unix socket");
+  if (errno == EAGAIN || errno == EINTR) return fail(Code::kBusy);
+  if (errno == ECONNRESET) return fail(Code::kConnectionLost);
+  return system_error("receive on unix socket");
+}
+
 Result<LocalSocket::Credentials> LocalSocket::peer() const {
   ucred credentials{};
   socklen_t size = sizeof credentials;

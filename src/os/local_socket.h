@@ -59,6 +59,8 @@ class LocalSocket {
   // kBusy when nothing has come; kConnectionLost at the end; kProtocolError for a message that is
   // too long.
   Result<Message> receive() const;
+  // The same for one message whose content doesn't matter.
+  Result<void> drain() const;
 
   struct Credentials {
     pid_t pid = 0;  // 0: the peer lives in a pid namespace that we don't see

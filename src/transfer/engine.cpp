@@ -86,7 +86,7 @@ Task<Result<void>> EngineImpl::open() {
     identity_.name = net::to_string(address_);
   }
 
-  peers_ = std::make_unique<PeerClients>(env_, identity_);
+  peers_ = std::make_unique<PeerClients>(env_, identity_, shares_memory());
   const TransportContext context{env_,
                                  identity_,
                                  registry_,

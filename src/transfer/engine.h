@@ -61,6 +61,8 @@ class Engine {
   virtual const std::string& name() const = 0;
   virtual const net::Address& address() const = 0;
   virtual memory::Registry& registry() = 0;
+  // Whether it may speak with processes of this host by other means than TCP.
+  virtual bool shares_memory() const = 0;
 
   virtual Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,
                                                  std::string_view location,

@@ -2,6 +2,7 @@
 // batches.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,6 +42,9 @@ class EngineImpl final : public Engine {
   const std::string& name() const override { return identity_.name; }
   const net::Address& address() const override { return address_; }
   memory::Registry& registry() override { return registry_; }
+  bool shares_memory() const override {
+    return allowed_.empty() || std::ranges::find(allowed_, "shm") != allowed_.end();
+  }
 
   Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,
                                          std::string_view location,

@@ -13,6 +13,7 @@ net::RpcClient& PeerClients::client(const net::Address& peer, std::uint32_t whic
   if (!client) {
     net::RpcClient::Options options;
     options.identity = identity_;
+    options.rings = rings_ && which == kControl;
     client = net::RpcClient::create(env_, peer, std::move(options));
   }
   return *client;

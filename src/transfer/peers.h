@@ -17,7 +17,9 @@ namespace mooncake::transfer {
 // and fences, which must not wait behind it. Executor thread only.
 class PeerClients {
  public:
-  PeerClients(os::Env env, net::Identity identity) : env_(env), identity_(std::move(identity)) {}
+  // `rings`: questions to processes of this host go through shared memory.
+  PeerClients(os::Env env, net::Identity identity, bool rings)
+      : env_(env), identity_(std::move(identity)), rings_(rings) {}
 
   net::RpcClient& data(const net::Address& peer, std::uint32_t lane) {
     return client(peer, 1 + lane);
@@ -42,6 +44,7 @@ class PeerClients {
 
   const os::Env env_;
   const net::Identity identity_;
+  const bool rings_;
   std::map<std::pair<net::Address, std::uint32_t>, std::unique_ptr<net::RpcClient>> clients_;
   base::TaskGroup retiring_;
   bool stopping_ = false;

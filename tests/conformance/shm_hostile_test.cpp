@@ -17,6 +17,7 @@
 #include "net/runtime.h"
 #include "os/local_socket.h"
 #include "os/run_blocking.h"
+#include "transfer/requests.h"
 #include "transfer/transports/shm/host_peer.h"
 #include "transfer/transports/shm/messages.h"
 
@@ -43,23 +44,25 @@ class Caller {
     options.identity.role = "engine";
     options.identity.name = "caller";
     options.identity.boot_id = same_boot ? base::boot_id() : base::Uuid{1, 2};
-    options.identity.incarnation = base::Incarnation{base::secure_random() | 1};
+    options.identity.incarnation = incarnation_;
     client_ = net::RpcClient::create(runtime_->env(), net::Address("127.0.0.1", port),
                                      std::move(options));
   }
   ~Caller() { os::run_blocking(runtime_->env().executor, client_->stop()); }
 
   Result<Invitation> ask() {
+    MC_TRY(const net::Reply reply, call(net::Method::kOpenHost, encode_open_host()));
+    return decode_invitation(reply.body);
+  }
+  Result<net::Reply> call(net::Method method, const net::Bytes& body) {
     net::CallOptions options;
     options.deadline = runtime_->env().now() + 5s;
-    const net::Bytes body = encode_open_host();
-    auto reply = os::run_blocking(runtime_->env().executor,
-                                  client_->call(net::Method::kOpenHost, body, options));
-    if (!*reply) return fail((*reply).error());
-    return decode_invitation((*reply)->body);
+    return *os::run_blocking(runtime_->env().executor, client_->call(method, body, options));
   }
+  base::Incarnation incarnation() const { return incarnation_; }
 
  private:
+  const base::Incarnation incarnation_{base::secure_random() | 1};
   std::unique_ptr<net::Runtime> runtime_;
   std::unique_ptr<net::RpcClient> client_;
 };
@@ -202,6 +205,43 @@ TEST(ShmHostile, TheSilentKeepNobodyOut) {
   EXPECT_EQ(static_cast<char*>(theirs)[4095], 'm');
 }
 
+// A guarded write is begun for processes that the gate can keep out, and for nobody else.
+TEST(ShmHostile, OnlyWhoStandsAtTheGateBeginsAWrite) {
+  const auto engine = make();
+  Caller caller(engine->port()), stranger(engine->port());
+  const auto invitation = caller.ask();
+  auto socket = LocalSocket::connect(invitation->socket);
+  ASSERT_TRUE(socket);
+  ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token))));
+  const auto answer = next(*socket);
+  ASSERT_TRUE(answer);
+  const base::Incarnation owner{read<Welcome>(answer->bytes)->incarnation};
+
+  memory::ExtentRecord record;
+  record.version = base::Version(base::Epoch{1}, 1).value();
+  record.size = 4096;
+  record.key_length = 1;
+  record.kind = memory::RecordKind::kPut;
+  Slice slice;
+  slice.opcode = Opcode::kWrite;
+  slice.remote = slice.extent = 1u << 20;
+  slice.length = record.size;
+  slice.guard = record.version;
+  slice.record = &record;
+  slice.record_key = "k";
+  const auto begin_by = [&](Caller& who) {
+    const AttemptId id{who.incarnation(), 1, 1, 1};
+    return who.call(net::Method::kBeginWrite, encode_write(id, owner, {&slice, 1}));
+  };
+  const auto refused = begin_by(stranger);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kNotSupported);
+  const auto heard = begin_by(caller);
+  ASSERT_TRUE(heard) << heard.error().message();
+  EXPECT_EQ(*apply_begun(heard->body, {&slice, 1}), memory::Pass::kNone);
+  EXPECT_EQ(slice.code, Code::kAddressNotRegistered);
+}
+
 // However many pools a peer offers: few enough are mapped that this process has mappings left, and
 // those of a peer that has gone count as memory for as long as a copy holds them.
 TEST(MappedPool, CountsAndIsCounted) {
@@ -209,10 +249,9 @@ TEST(MappedPool, CountsAndIsCounted) {
   const auto budget = std::make_shared<base::Budget>(1u << 20);
   const auto account = std::make_shared<MappingAccount>(budget, 2);
   const auto open = [&] {
-    auto memory =
-        memory::OwnedMapping::create("test", 8192, memory::OwnedMapping::PeersMay::kWrite);
-    auto mapped = memory::SharedMapping::map(memory->fd(), memory->size(),
-                                             memory::SharedMapping::Use::kReadWrite);
+    auto memory = os::OwnedMapping::create("test", 8192, os::OwnedMapping::PeersMay::kWrite);
+    auto mapped =
+        os::SharedMapping::map(memory->fd(), memory->size(), os::SharedMapping::Use::kReadWrite);
     return MappedPool::open(account, *std::move(mapped));
   };
   auto one = open(), two = open();

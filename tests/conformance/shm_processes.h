@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "memory/shared_mapping.h"
 #include "mooncake/transfer.h"
+#include "os/shared_mapping.h"
 
 namespace mooncake {
 
@@ -51,8 +51,8 @@ inline double metric(TransferEngine& engine, const std::string& row) {
 class ShmProcesses : public testing::Test {
  protected:
   ShmProcesses() {
-    auto memory = memory::OwnedMapping::create("board", sizeof(Board),
-                                               memory::OwnedMapping::PeersMay::kWrite);
+    auto memory =
+        os::OwnedMapping::create("board", sizeof(Board), os::OwnedMapping::PeersMay::kWrite);
     EXPECT_TRUE(memory);
     memory_ = *std::move(memory);
   }
@@ -66,8 +66,8 @@ class ShmProcesses : public testing::Test {
     child_ = ::fork();
     ASSERT_GE(child_, 0);
     if (child_ != 0) return;
-    auto mapped = memory::SharedMapping::map(memory_.fd(), memory_.size(),
-                                             memory::SharedMapping::Use::kReadWrite);
+    auto mapped =
+        os::SharedMapping::map(memory_.fd(), memory_.size(), os::SharedMapping::Use::kReadWrite);
     if (!mapped) ::_exit(3);
     work(*reinterpret_cast<Board*>(mapped->data()));
     ::_exit(0);
@@ -89,7 +89,7 @@ class ShmProcesses : public testing::Test {
   }
 
   pid_t child_ = 0;
-  memory::OwnedMapping memory_;
+  os::OwnedMapping memory_;
 };
 
 inline TransferRequest request(Opcode opcode, void* source, SegmentHandle target,

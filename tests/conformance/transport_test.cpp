@@ -345,6 +345,30 @@ TEST_P(TransportTest, GuardedObjectsOfAnySizeAndNumber) {
   EXPECT_TRUE(back.holds(1));
 }
 
+// Plain and guarded memory in one batch, and more guarded ranges than one request may name.
+TEST_P(TransportTest, GuardedAndPlainRangesGoTogether) {
+  constexpr std::uint64_t kMany = 2500, kSize = 3000;
+  constexpr std::uint64_t kUnits = memory::kExtentUnit;
+  const std::shared_ptr<memory::ExtentTable> table = *memory::ExtentTable::create(kMany * kUnits);
+  Buffer mine(kMany * kSize, 1), objects(kMany * kUnits), plain(kMany * kSize), back(kMany * kSize);
+  const memory::Region guarded_region = expose(objects, table);
+  expose(plain);
+  std::vector<Entry> entries, reads;
+  const auto record = record_of(1, kSize, "a key");  // the same for all: they are in other places
+  for (std::uint64_t i = 0; i < kMany; ++i) {
+    const auto part = mine.sub(i * kSize, kSize);
+    entries.push_back(guarded(Opcode::kWrite, part, guarded_region, i * kUnits, record, "a key"));
+    entries.emplace_back(Opcode::kWrite, part, plain.address() + i * kSize, target_);
+    reads.push_back(
+        guarded(Opcode::kRead, back.sub(i * kSize, kSize), guarded_region, i * kUnits, record, ""));
+  }
+  EXPECT_EQ(move(entries), std::vector<Code>(2 * kMany, Code::kOk));
+  EXPECT_TRUE(plain.holds(1));
+  EXPECT_EQ(table->writes_under_way(), 0u);
+  EXPECT_EQ(move(reads), std::vector<Code>(kMany, Code::kOk));
+  EXPECT_TRUE(back.holds(1));
+}
+
 // One extent is written anew all the time, by its owner, while another thread reads it: a read that
 // succeeds has the bytes of the version that it was promised, and of no other.
 TEST_P(TransportTest, GuardedReadsAreWholeOrRefused) {
@@ -560,6 +584,7 @@ const Setting kThreads[] = {
     {"unix", "unix", true, {"local", "tcp", "unix"}},
     {"mapped", "shm", true, {"local", "tcp", "shm"}, "shm", "tcp", true},
     {"processVm", "shm", true, {"local", "tcp", "shm"}, "process_vm", "tcp"},
+    {"ring", "ring", true, {"local", "tcp", "ring"}},
 };
 
 std::string name_of(const testing::TestParamInfo<Setting>& test) { return test.param.name; }
@@ -567,7 +592,8 @@ std::string name_of(const testing::TestParamInfo<Setting>& test) { return test.p
 INSTANTIATE_TEST_SUITE_P(Simulated, TransportTest, testing::ValuesIn(kSimulated), name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, TransportTest, testing::ValuesIn(kThreads), name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, PrivateMemoryTest,
-                         testing::Values(kThreads[1], kThreads[2], kThreads[4]), name_of);
+                         testing::Values(kThreads[1], kThreads[2], kThreads[4], kThreads[5]),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Simulated, SimulatedTransportTest, testing::ValuesIn(kSimulated), name_of);
 
 }  // namespace

@@ -137,7 +137,7 @@ class World {
   memory::Registry registry_{[next = std::uint64_t{1}]() mutable { return next++; }};
   std::shared_ptr<memory::ExtentTable> table_;
   Handlers handlers_;
-  PeerClients peers_{env_, identity_};
+  PeerClients peers_{env_, identity_, false};
   TransportCounters counters_;
   CopyCrew crew_{0};
   tcp::TcpServer server_{TransportContext{env_, identity_, registry_, handlers_, peers_, counters_,

@@ -38,7 +38,8 @@ ClientImpl::ClientImpl(os::Env env, transfer::Engine& engine, ClientOptions opti
       engine_(engine),
       options_(std::move(options)),
       id_(static_cast<ClientId>(env.random.next() | 1)),
-      master_(env, options_.master_name, options_.connect_to_master, options_.identity),
+      master_(env, options_.master_name, options_.connect_to_master, options_.identity,
+              engine.shares_memory()),
       counters_(metrics_) {}
 
 Task<Result<std::unique_ptr<Client>>> Client::start(os::Env env, transfer::Engine& engine,

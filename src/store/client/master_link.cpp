@@ -23,8 +23,9 @@ bool worth_repeating(Code code) {
   }
 }
 
-net::RpcClient::Options rpc_options(net::Identity identity, base::Epoch* epoch) {
+net::RpcClient::Options rpc_options(net::Identity identity, base::Epoch* epoch, bool rings) {
   net::RpcClient::Options options;
+  options.rings = rings;
   options.identity = std::move(identity);
   options.epoch = epoch;
   return options;
@@ -33,11 +34,11 @@ net::RpcClient::Options rpc_options(net::Identity identity, base::Epoch* epoch) 
 }  // namespace
 
 MasterLink::MasterLink(os::Env env, std::string master_name, net::RpcClient::Connector connector,
-                       net::Identity identity)
+                       net::Identity identity, bool rings)
     : env_(env),
       master_name_(std::move(master_name)),
       rpc_(net::RpcClient::create(env, std::move(connector),
-                                  rpc_options(std::move(identity), &epoch_))) {}
+                                  rpc_options(std::move(identity), &epoch_, rings))) {}
 
 Task<Result<net::Bytes>> MasterLink::call_once(net::Method method, const net::Bytes& body,
                                                TimePoint deadline) {

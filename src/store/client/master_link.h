@@ -19,8 +19,9 @@ using base::TimePoint;
 // Executor thread only.
 class MasterLink {
  public:
+  // `rings`: a Master on this host is asked through shared memory.
   MasterLink(os::Env env, std::string master_name, net::RpcClient::Connector connector,
-             net::Identity identity);
+             net::Identity identity, bool rings);
 
   // Ends by `deadline`; its error names the Master and the last failure.
   Task<Result<net::Bytes>> call(net::Method method, net::Bytes body, TimePoint deadline);

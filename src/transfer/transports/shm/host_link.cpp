@@ -20,7 +20,7 @@ constexpr base::Duration kWarmTime = std::chrono::milliseconds(2);  // and what 
 // The first part at once, the rest in turn with other work.
 Task<void> warm(os::Env env, std::shared_ptr<const HostPeer> host, std::shared_ptr<MappedPool> pool,
                 os::UniqueFd fd) {
-  memory::MappingWarmer warmer(pool->memory(), fd.get());
+  os::MappingWarmer warmer(pool->memory(), fd.get());
   const TimePoint first_turn = env.now() + kWarmTime;
   bool more = true;
   while (more && (warmer.warm_to() < kWarmFirst || env.now() < first_turn))
@@ -144,10 +144,9 @@ Result<void> HostLink::take_pool(os::LocalSocket::Message& message) {
 }
 
 Result<void> HostLink::map_pool(const PoolGiven& given, os::UniqueFd fd) {
-  using Use = memory::SharedMapping::Use;
+  using Use = os::SharedMapping::Use;
   const bool words = host_->holds_words(given.pool);
-  auto memory =
-      memory::SharedMapping::map(fd.get(), given.size, words ? Use::kRead : Use::kReadWrite);
+  auto memory = os::SharedMapping::map(fd.get(), given.size, words ? Use::kRead : Use::kReadWrite);
   if (!memory && memory.error().code() == Code::kProtocolError) {
     return fail(std::move(memory).error());
   }

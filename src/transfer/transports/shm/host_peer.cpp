@@ -37,7 +37,7 @@ void MappingAccount::close(std::uint64_t bytes, bool buried) {
 }
 
 Result<std::shared_ptr<MappedPool>> MappedPool::open(std::shared_ptr<MappingAccount> account,
-                                                     memory::SharedMapping memory) {
+                                                     os::SharedMapping memory) {
   if (!account->open(memory.size())) return fail(Code::kBusy, "too many mappings of peers' pools");
   return std::shared_ptr<MappedPool>(new MappedPool(std::move(account), std::move(memory)));
 }

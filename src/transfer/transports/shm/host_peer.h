@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "memory/gate.h"
 #include "memory/interval_index.h"
-#include "memory/shared_mapping.h"
 #include "os/local_socket.h"
+#include "os/shared_mapping.h"
 #include "transfer/copy_crew.h"
 #include "transfer/describe.h"
 #include "transfer/transport.h"
@@ -53,12 +53,12 @@ class MappedPool {
  public:
   // kBusy when the account is full.
   static Result<std::shared_ptr<MappedPool>> open(std::shared_ptr<MappingAccount> account,
-                                                  memory::SharedMapping memory);
+                                                  os::SharedMapping memory);
   ~MappedPool();
   MappedPool(const MappedPool&) = delete;
   MappedPool& operator=(const MappedPool&) = delete;
 
-  const memory::SharedMapping& memory() const { return memory_; }
+  const os::SharedMapping& memory() const { return memory_; }
   std::byte* data() const { return memory_.data(); }
   std::uint64_t size() const { return memory_.size(); }
 
@@ -69,10 +69,10 @@ class MappedPool {
   void bury();
 
  private:
-  MappedPool(std::shared_ptr<MappingAccount> account, memory::SharedMapping memory)
+  MappedPool(std::shared_ptr<MappingAccount> account, os::SharedMapping memory)
       : account_(std::move(account)), memory_(std::move(memory)) {}
   const std::shared_ptr<MappingAccount> account_;
-  const memory::SharedMapping memory_;
+  const os::SharedMapping memory_;
   std::atomic<std::uint64_t> warm_to_{0};
   std::atomic<bool> buried_{false};
 };

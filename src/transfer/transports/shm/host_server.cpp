@@ -32,6 +32,7 @@ struct HostServer::Session {
   os::UniqueFd process;
   std::unique_ptr<net::FdWatch> socket_watch, process_watch;
   std::shared_ptr<memory::Gate::Peer> slots;  // once it was welcomed
+  base::Incarnation peer{};                   // with slots
   std::deque<Late> late;                      // not sent yet
 };
 
@@ -81,7 +82,7 @@ Task<void> HostServer::stop() {
 
 void HostServer::drop_old_tokens() {
   const TimePoint now = context_.env.now();
-  std::erase_if(tokens_, [&](const auto& token) { return token.second < now; });
+  std::erase_if(tokens_, [&](const auto& token) { return token.second.until < now; });
 }
 
 Result<net::Bytes> HostServer::invite(const net::ServerCall& call) {
@@ -93,13 +94,18 @@ Result<net::Bytes> HostServer::invite(const net::ServerCall& call) {
   Invitation invitation;
   invitation.socket = name_;
   base::secure_random(std::as_writable_bytes(std::span(invitation.token)));
-  tokens_.emplace(invitation.token, context_.env.now() + kTokenTime);
+  tokens_.emplace(invitation.token,
+                  Invited{call.peer().incarnation, context_.env.now() + kTokenTime});
   return encode_invitation(invitation);
 }
 
-bool HostServer::take_token(const Token& token) {
+std::optional<base::Incarnation> HostServer::take_token(const Token& token) {
   drop_old_tokens();
-  return tokens_.erase(token) == 1;
+  const auto found = tokens_.find(token);
+  if (found == tokens_.end()) return std::nullopt;
+  const base::Incarnation peer = found->second.peer;
+  tokens_.erase(found);
+  return peer;
 }
 
 void HostServer::accept_all() {
@@ -162,7 +168,8 @@ Result<void> HostServer::answer(Session& session, const os::LocalSocket::Message
 }
 
 Result<void> HostServer::welcome(Session& session, const Hello& hello) {
-  if (!take_token(hello.token)) return fail(Code::kAuthenticationFailed, "no such invitation");
+  const auto invited = take_token(hello.token);
+  if (!invited) return fail(Code::kAuthenticationFailed, "no such invitation");
   MC_TRY(const auto peer, session.socket.peer());
   if (peer.uid != ::geteuid() || peer.pid == 0) {
     return fail(Code::kNotSupported, fmt::format("user {}, pid {}", peer.uid, peer.pid));
@@ -170,6 +177,8 @@ Result<void> HostServer::welcome(Session& session, const Hello& hello) {
   MC_TRY(session.process, os::open_process(peer.pid));
   if (os::has_ended(session.process, session.socket)) return fail(Code::kConnectionLost);
   MC_TRY(session.slots, gate_->add_peer());
+  session.peer = *invited;
+  writes_->admit(session.peer);
   Welcome welcome;
   welcome.incarnation = static_cast<std::uint64_t>(context_.identity.incarnation);
   welcome.table_size = gate_->table_size();
@@ -241,7 +250,10 @@ void HostServer::end(Place place, const Error& reason) {
   session.late.clear();
   const bool copies_no_more = reason.code() == Code::kConnectionLost;
   if (session.slots && !copies_no_more) return;  // until its exit
-  if (session.slots) gate_->remove_peer(session.slots);
+  if (session.slots) {
+    gate_->remove_peer(session.slots);
+    writes_->dismiss(session.peer);
+  }
   sessions_.erase(place);
 }
 

@@ -6,6 +6,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "memory/gate.h"
@@ -36,10 +37,15 @@ class HostServer {
     std::uint64_t pool = 0;
     bool dropped = false;  // else it was asked for
   };
+  struct Invited {
+    base::Incarnation peer{};
+    TimePoint until;
+  };
   using Place = std::list<std::unique_ptr<Session>>::iterator;
 
   Result<net::Bytes> invite(const net::ServerCall& call);
-  bool take_token(const Token& token);
+  // Who was invited with it; it is good once.
+  std::optional<base::Incarnation> take_token(const Token& token);
   void drop_old_tokens();
   void accept_all();
   void drop_silent_sessions();
@@ -60,8 +66,8 @@ class HostServer {
   os::LocalSocket listener_;
   std::unique_ptr<net::FdWatch> listener_watch_;
   std::list<std::unique_ptr<Session>> sessions_;
-  bool sends_late_ = false;                                    // a timer is set
-  std::map<Token, TimePoint> tokens_;                          // -> until when it is good
+  bool sends_late_ = false;  // a timer is set
+  std::map<Token, Invited> tokens_;
   std::shared_ptr<bool> here_ = std::make_shared<bool>(true);  // for what was posted
 };
 

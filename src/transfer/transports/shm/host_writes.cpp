@@ -1,13 +1,18 @@
 #include "transfer/transports/shm/host_writes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace mooncake::transfer::shm {
 
 namespace {
 
-constexpr std::size_t kMaxOpen = 4096;                      // writes of all peers together
+// Open at once.
+constexpr std::size_t kMaxRanges = 1u << 15;
+constexpr std::size_t kMaxRangesOfPeer = 1u << 13;
 constexpr base::Duration kGrace = std::chrono::seconds(1);  // behind a write's deadline
+// A request is a few megabytes: whoever has not copied them by then stands still.
+constexpr base::Duration kLongest = std::chrono::seconds(60);
 
 Task<Result<net::Bytes>> at_once(Result<net::Bytes> result) { co_return result; }
 
@@ -53,6 +58,28 @@ HostWrites::~HostWrites() {
     context_.env.executor.cancel(open.end);
 }
 
+void HostWrites::admit(base::Incarnation peer) { ++peers_[peer].processes; }
+
+void HostWrites::dismiss(base::Incarnation peer) {
+  const auto found = peers_.find(peer);
+  if (found == peers_.end() || --found->second.processes > 0) return;
+  for (auto it = open_.lower_bound({peer, 0, 0, 0});
+       it != open_.end() && std::get<0>(it->first) == peer;) {
+    close(it++);
+  }
+  peers_.erase(found);
+}
+
+HostWrites::Open HostWrites::close(std::map<Key, Open>::iterator place) {
+  const auto peer = peers_.find(std::get<0>(place->first));
+  Open open = std::move(place->second);
+  open_.erase(place);
+  context_.env.executor.cancel(open.end);
+  ranges_ -= open.accesses.size();
+  peer->second.ranges -= open.accesses.size();
+  return open;
+}
+
 Result<void> HostWrites::check_parties(const net::ServerCall& call, const AttemptId& attempt,
                                        base::Incarnation receiver) const {
   if (call.peer().boot_id != context_.identity.boot_id) {
@@ -73,7 +100,12 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   if (message.records.size() != message.ranges.size()) {
     return fail(Code::kInvalidArgument, "only guarded ranges are written so");
   }
-  if (open_.size() >= kMaxOpen) return fail(Code::kBusy, "too many writes are open");
+  const auto peer = peers_.find(call.peer().incarnation);
+  if (peer == peers_.end()) return fail(Code::kNotSupported, "not let in at the gate");
+  const std::size_t ranges = message.ranges.size();
+  if (ranges_ + ranges > kMaxRanges || peer->second.ranges + ranges > kMaxRangesOfPeer) {
+    return fail(Code::kBusy, "too many writes are open");
+  }
   const Key key = key_of(message.attempt);
   if (open_.contains(key)) return fail(Code::kInvalidArgument, "the attempt is open");
   Open open;
@@ -93,8 +125,11 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   }
   const memory::Pass pass = open.writer->pass();
   const auto place = open_.emplace(key, std::move(open)).first;
-  place->second.end = context_.env.executor.run_at(call.deadline() + kGrace, [this, key] {
-    if (const auto late = open_.find(key); late != open_.end()) open_.erase(late);
+  ranges_ += ranges;
+  peer->second.ranges += ranges;
+  const TimePoint limit = std::min(call.deadline() + kGrace, context_.env.now() + kLongest);
+  place->second.end = context_.env.executor.run_at(limit, [this, key] {
+    if (const auto late = open_.find(key); late != open_.end()) close(late);
   });
   return encode_begun(codes, pass);
 }
@@ -104,9 +139,7 @@ Result<net::Bytes> HostWrites::end(const net::ServerCall& call) {
   MC_CHECK(check_parties(call, message.attempt, message.receiver));
   const auto found = open_.find(key_of(message.attempt));
   if (found == open_.end()) return fail(Code::kTransferFailed, "no such write is open");
-  context_.env.executor.cancel(found->second.end);
-  Open open = std::move(found->second);
-  open_.erase(found);
+  Open open = close(found);
   if (message.arrived.size() != open.accesses.size()) {
     return fail(Code::kProtocolError, "EndWriteRequest is malformed");
   }

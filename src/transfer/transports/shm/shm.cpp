@@ -1,5 +1,6 @@
 // The shm transport: peers on this host. One copy, made by the process that asks, through a mapping
 // of the peer's pool or by process_vm_*.
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -67,6 +68,9 @@ class ShmTransport final : public Transport {
   Task<Result<void>> write_guarded(HostLink& link, const Peer& peer, AttemptId id,
                                    std::span<Slice> slices, TimePoint deadline,
                                    os::CancelToken* cancel);
+  Task<Result<void>> write_together(HostLink& link, const Peer& peer, AttemptId id,
+                                    std::span<Slice> slices, TimePoint deadline,
+                                    os::CancelToken* cancel);
 
   const TransportContext context_;
   HostServer server_;
@@ -120,10 +124,35 @@ Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, T
   co_return Result<void>();
 }
 
-// Guarded writes: the owner begins them, we copy, the owner ends them.
+// The guarded writes among the slices, as many at a time as one message may name.
 Task<Result<void>> ShmTransport::write_guarded(HostLink& link, const Peer& peer, AttemptId id,
                                                std::span<Slice> slices, TimePoint deadline,
                                                os::CancelToken* cancel) {
+  std::vector<Slice> together;
+  std::vector<Slice*> originals;
+  Result<void> outcome;
+  for (auto next = slices.begin(); outcome;) {
+    together.clear();
+    originals.clear();
+    for (; next != slices.end() && together.size() < kMaxRequestRanges; ++next) {
+      if (!is_guarded_write(*next)) continue;
+      together.push_back(*next);
+      originals.push_back(&*next);
+    }
+    if (together.empty()) break;
+    outcome = co_await write_together(link, peer, id, together, deadline, cancel);
+    for (std::size_t i = 0; i < together.size(); ++i) {
+      originals[i]->code = together[i].code;
+      originals[i]->way = together[i].way;
+    }
+  }
+  co_return outcome;
+}
+
+// The owner begins them, we copy, the owner ends them.
+Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer, AttemptId id,
+                                                std::span<Slice> slices, TimePoint deadline,
+                                                os::CancelToken* cancel) {
   std::shared_ptr<HostPeer> host = link.peer();
   if (!host) co_return Result<void>();
   if (auto unknown = host->unknown(slices); !unknown.empty()) {
@@ -136,9 +165,10 @@ Task<Result<void>> ShmTransport::write_guarded(HostLink& link, const Peer& peer,
   options.deadline = deadline;
   options.cancel = cancel;
   const net::Bytes question = encode_write(id, peer.incarnation, slices);
-  MC_CO_TRY(const net::Reply begun,
-            co_await owner.call(net::Method::kBeginWrite, question, options));
-  MC_CO_TRY(const memory::Pass pass, apply_begun(begun.body, slices));
+  const Result<net::Reply> begun = co_await owner.call(net::Method::kBeginWrite, question, options);
+  if (!begun && begun.error().code() == Code::kNotSupported) co_return Result<void>();
+  if (!begun) co_return fail(begun.error());
+  MC_CO_TRY(const memory::Pass pass, apply_begun(begun->body, slices));
   for (Slice& slice : slices) {
     const bool there = slice.code == Code::kObjectExists;
     slice.code = there ? Code::kOk : slice.code == Code::kOk ? Code::kNotReady : slice.code;
@@ -173,11 +203,10 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
     const bool in_time = co_await link->opened().wait(deadline, cancel);
     if (!in_time) outcome = fail(why_left(cancel));
   }
-  if (outcome && is_guarded_write(slices.front())) {
-    outcome = co_await write_guarded(*link, peer, id, slices, deadline, cancel);
-  } else if (outcome) {
+  if (outcome && !std::ranges::all_of(slices, is_guarded_write)) {
     outcome = co_await copy(*link, slices, deadline, cancel);
   }
+  if (outcome) outcome = co_await write_guarded(*link, peer, id, slices, deadline, cancel);
   bool elsewhere = false;  // what this way can't do, another may
   for (Slice& slice : slices) {
     if (slice.code != Code::kNotReady) continue;

@@ -1,6 +1,7 @@
-// Channels over loopback sockets: order, one system call for many frames, payloads between sources
-// and sinks, and how a channel ends: by close, by the peer, by garbage, by standing still.
-#include "net/socket_channel.h"
+// Channels over loopback sockets and over rings: order, one system call for many frames, payloads
+// between sources and sinks, and how a channel ends: by close, by the peer, by garbage, by standing
+// still.
+#include "net/socket_network.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "net/net_testing.h"
 #include "net/rpc_codec.h"
 
@@ -40,13 +42,20 @@ Task<std::string> receive_text(Channel& channel) {
   co_return std::to_string(header->request_id) + ":" + to_text(*body);
 }
 
-class SocketChannelTest : public ::testing::Test {
+class StreamChannelTest : public ::testing::TestWithParam<const char*> {
  protected:
+  // Where a listener of this wire may be.
+  static Address at() {
+    if (GetParam() == std::string("tcp")) return Address("127.0.0.1", 0);
+    return Address(std::string(kRingScheme) + "test-" + std::to_string(base::secure_random()), 0);
+  }
   SocketNet net;
 };
+INSTANTIATE_TEST_SUITE_P(Wires, StreamChannelTest, ::testing::Values("tcp", "rings"),
+                         [](const auto& wire) { return std::string(wire.param); });
 
-Task<bool> frames_in_order(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> frames_in_order(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   EXPECT_TRUE(send_text(*ends.first, 1, "one"));
   EXPECT_TRUE(send_text(*ends.first, 2, ""));
   EXPECT_TRUE(send_text(*ends.first, 3, std::string(200'000, 'x')));
@@ -57,15 +66,15 @@ Task<bool> frames_in_order(os::Env env) {
   EXPECT_EQ(co_await receive_text(*ends.second), "3:" + std::string(200'000, 'x'));
   EXPECT_EQ(co_await receive_text(*ends.second), "4:four");
   EXPECT_EQ(co_await receive_text(*ends.first), "5:back");
-  EXPECT_EQ(ends.first->peer().pid, 0);
+  EXPECT_EQ(ends.first->peer().pid, is_ring(at) ? ::getpid() : 0);
   EXPECT_FALSE(ends.first->peer().same_process);
-  EXPECT_EQ(ends.first->peer().address.substr(0, 10), "127.0.0.1:");
+  EXPECT_EQ(ends.first->peer().address.substr(0, 10), is_ring(at) ? "shared mem" : "127.0.0.1:");
   co_return true;
 }
-TEST_F(SocketChannelTest, FramesArriveInOrder) { net.run(frames_in_order(net.env())); }
+TEST_P(StreamChannelTest, FramesArriveInOrder) { net.run(frames_in_order(net.env(), at())); }
 
-Task<bool> many_small(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> many_small(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   constexpr std::uint32_t kFrames = 20'000;
   for (std::uint32_t i = 0; i < kFrames; ++i)
     EXPECT_TRUE(send_text(*ends.first, i, "abc"));
@@ -78,7 +87,7 @@ Task<bool> many_small(os::Env env) {
   }
   co_return true;
 }
-TEST_F(SocketChannelTest, ManySmallFramesPass) { net.run(many_small(net.env())); }
+TEST_P(StreamChannelTest, ManySmallFramesPass) { net.run(many_small(net.env(), at())); }
 
 // Pieces of any size, and a switch that turns it off.
 class TestSource final : public PayloadSource {
@@ -142,8 +151,8 @@ Task<void> send_source(Channel& channel, PayloadSource& source, std::size_t size
   result.emplace(co_await channel.send_from(header_with(7, kData), source, size));
 }
 
-Task<bool> sources(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> sources(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   const Bytes bytes = pattern(kMaxDataPayload);
   for (std::size_t piece : {100u, 1000u, 4096u, 20'000u, kMaxDataPayload}) {
     for (std::size_t size :
@@ -167,10 +176,10 @@ Task<bool> sources(os::Env env) {
   }
   co_return true;
 }
-TEST_F(SocketChannelTest, PayloadsOfAnyShapePass) { net.run(sources(net.env())); }
+TEST_P(StreamChannelTest, PayloadsOfAnyShapePass) { net.run(sources(net.env(), at())); }
 
-Task<bool> dead_source(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> dead_source(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   Bytes bytes = pattern(kMaxDataPayload);
   const Bytes original = bytes;
   TestSource source(bytes, 1u << 20);
@@ -189,14 +198,14 @@ Task<bool> dead_source(os::Env env) {
   EXPECT_TRUE(std::all_of(end, got.end(), [](std::byte b) { return b == std::byte{0}; }));
   co_return true;
 }
-TEST_F(SocketChannelTest, ADeadSourceIsFilledUpWithZeros) { net.run(dead_source(net.env())); }
+TEST_P(StreamChannelTest, ADeadSourceIsFilledUpWithZeros) { net.run(dead_source(net.env(), at())); }
 
 Task<void> receive_into(Channel& channel, std::optional<Result<FrameHeader>>& out) {
   out.emplace(co_await channel.receive());
 }
 
-Task<bool> closing(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> closing(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   const Bytes bytes = pattern(kMaxDataPayload);
   std::optional<Result<void>> sent[4];
   std::optional<Result<FrameHeader>> received, peer_received;
@@ -230,10 +239,10 @@ Task<bool> closing(os::Env env) {
   EXPECT_TRUE(ends.second->closed());
   co_return true;
 }
-TEST_F(SocketChannelTest, ClosingEndsAllWhoWait) { net.run(closing(net.env())); }
+TEST_P(StreamChannelTest, ClosingEndsAllWhoWait) { net.run(closing(net.env(), at())); }
 
-Task<bool> too_large(os::Env env) {
-  ChannelPair ends = co_await socket_pair(env);
+Task<bool> too_large(os::Env env, Address at) {
+  ChannelPair ends = co_await socket_pair(env, at);
   const Bytes bytes(kMaxControlPayload + 1);
   const base::ConstBuffer part(bytes);
   EXPECT_EQ(ends.first->send(header_with(1), {&part, 1}).error().code(), Code::kInvalidArgument);
@@ -249,11 +258,13 @@ Task<bool> too_large(os::Env env) {
   EXPECT_FALSE(ends.first->closed());
   co_return true;
 }
-TEST_F(SocketChannelTest, LimitsOfFramesAndOfTheQueueHold) { net.run(too_large(net.env())); }
+TEST_P(StreamChannelTest, LimitsOfFramesAndOfTheQueueHold) { net.run(too_large(net.env(), at())); }
 
 // A channel whose other end is a bare descriptor.
-class BareTest : public SocketChannelTest {
+class BareTest : public ::testing::Test {
  protected:
+  SocketNet net;
+
   BareTest() {
     int fds[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) std::abort();

@@ -1,4 +1,4 @@
-// Channels over stream sockets, and the network that makes them. For runtime.cpp.
+// The network of this machine: sockets, and rings between processes of one host. For runtime.cpp.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace mooncake::net {
 Result<std::unique_ptr<Channel>> make_socket_channel(Reactor& reactor, int fd, int family,
                                                      PeerInfo peer);
 
-// TCP. Must not outlive the reactor.
+// Must not outlive the reactor.
 std::unique_ptr<Network> make_socket_network(Reactor& reactor);
 
 }  // namespace mooncake::net

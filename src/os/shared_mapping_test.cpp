@@ -1,6 +1,6 @@
 // Proves that a peer's memory is mapped only when it can't change under us, and that what peers may
 // only read can't be mapped for writing.
-#include "memory/shared_mapping.h"
+#include "os/shared_mapping.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace mooncake::memory {
+namespace mooncake::os {
 namespace {
 
 using PeersMay = OwnedMapping::PeersMay;
@@ -129,4 +129,4 @@ TEST(SharedMapping, AnotherSizeOrKindOfFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace mooncake::memory
+}  // namespace mooncake::os

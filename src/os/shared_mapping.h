@@ -9,7 +9,7 @@
 
 #include "mooncake/result.h"
 
-namespace mooncake::memory {
+namespace mooncake::os {
 
 // Address space of `size` bytes (a multiple of 4 KiB) that begins on a huge page, so that huge
 // pages can be mapped. Nothing is there yet. Null when there is none.
@@ -80,4 +80,4 @@ class SharedMapping : public Mapping {
   using Mapping::Mapping;
 };
 
-}  // namespace mooncake::memory
+}  // namespace mooncake::os

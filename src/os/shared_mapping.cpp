@@ -1,4 +1,4 @@
-#include "memory/shared_mapping.h"
+#include "os/shared_mapping.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace mooncake::memory {
+namespace mooncake::os {
 
 namespace {
 
@@ -139,4 +139,4 @@ bool MappingWarmer::step() {
   return at_ != mapping_.size();
 }
 
-}  // namespace mooncake::memory
+}  // namespace mooncake::os

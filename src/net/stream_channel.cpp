@@ -1,30 +1,22 @@
-#include "net/socket_channel.h"
+#include "net/stream_channel.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
-#include <exception>
 #include <optional>
 #include <system_error>
+#include <utility>
 
-#include "net/asio_access.h"
 #include "net/send_queue.h"
 #include "os/user_memory.h"
 
 namespace mooncake::net {
 namespace {
-
-using boost::system::error_code;
-using Socket = boost::asio::generic::stream_protocol::socket;
 
 constexpr std::size_t kReadAhead = 64u << 10;  // many small frames by one system call
 constexpr std::size_t kSmallRead = 16u << 10;  // rests of payloads below this go through it, too
@@ -33,17 +25,17 @@ constexpr std::size_t kMaxPlaces = 128;        // of one system call
 constexpr std::size_t kTurnBudget = 1u << 20;  // bytes copied before other work has its turn
 constexpr std::size_t kMaxHeader = 252;
 
-// The channel's life, which outlasts the Channel while Asio still holds a handler. The kernel gets
-// a pointer to memory of ours or of a user only inside a non-blocking call; across a suspension
-// there is nothing but the read-ahead buffer.
+// The channel's life, which outlasts the Channel while its stream still holds a callback. The
+// kernel gets a pointer to memory of ours or of a user only inside a non-blocking call; across a
+// suspension there is nothing but the read-ahead buffer.
 class Connection final : public Flusher, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(Reactor& reactor, int fd, int family, PeerInfo peer)
+  Connection(Reactor& reactor, std::unique_ptr<ByteStream> stream, PeerInfo peer)
       : reactor_(reactor),
         peer_(std::move(peer)),
         buffer_(new std::byte[kReadAhead]),
         out_(reactor.clock()),
-        socket_(*io_context_of(reactor), boost::asio::generic::stream_protocol(family, 0), fd) {}
+        stream_(std::move(stream)) {}
 
   Result<void> send(FrameHeader header, base::ConstBuffers payload);
   static Task<Result<void>> send_from(std::shared_ptr<Connection> self, FrameHeader header,
@@ -61,11 +53,11 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   void flush() override;
 
  private:
-  // co_await Bytes{*this}: at least one byte more in the buffer. co_await Ready{*this}: the socket
+  // co_await Bytes{*this}: at least one byte more in the buffer. co_await Ready{*this}: the stream
   // has bytes, or its end. Both end early when the channel closes.
   struct Bytes {
     Connection& connection;
-    bool await_ready() const noexcept { return connection.closed(); }
+    bool await_ready() const noexcept { return connection.closed() || connection.read_now(); }
     void await_suspend(std::coroutine_handle<> caller) const { connection.read_ahead(caller); }
     void await_resume() const noexcept {}
   };
@@ -80,6 +72,8 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   base::ConstBuffer take(std::size_t size);
   void begin_wait(std::coroutine_handle<> caller);
   void end_wait();
+  std::span<std::byte> make_room();
+  bool read_now();
   void read_ahead(std::coroutine_handle<> caller);
   void wait_readable(std::coroutine_handle<> caller);
   Result<std::size_t> read_into(PayloadSink& sink, std::size_t size);
@@ -107,17 +101,18 @@ class Connection final : public Flusher, public std::enable_shared_from_this<Con
   bool places_fault_ = false;  // some of this payload's can't be written
   bool lost_in_vain_ = false;  // the sink gave such a place again
   std::coroutine_handle<> reader_;
+  std::size_t read_now_budget_ = kTurnBudget;  // until the next wait
 
   SendQueue out_;
   bool flush_scheduled_ = false;
-  bool full_ = false;  // the socket takes nothing until it says so
+  bool full_ = false;  // the stream takes nothing until it says so
 
   base::Duration stall_timeout_ = std::chrono::seconds(30);
   std::optional<base::TimePoint> reading_since_;  // waits for the rest of a frame
   std::optional<base::TimePoint> writing_since_;
   os::TimerId stall_timer_ = os::TimerId::kNone;
 
-  Socket socket_;  // made last: what throws before it leaves the descriptor to the caller
+  const std::unique_ptr<ByteStream> stream_;
 };
 
 Error Connection::lost(int system_error) const {
@@ -149,29 +144,39 @@ void Connection::end_wait() {
   std::exchange(reader_, nullptr).resume();
 }
 
-void Connection::read_ahead(std::coroutine_handle<> caller) {
-  begin_wait(caller);
+std::span<std::byte> Connection::make_room() {
   if (kReadAhead - begin_ < kMaxHeader) {
     std::memmove(buffer_.get(), buffer_.get() + begin_, buffered());
     end_ -= std::exchange(begin_, 0);
   }
-  socket_.async_read_some(boost::asio::buffer(buffer_.get() + end_, kReadAhead - end_),
-                          [self = shared_from_this()](const error_code& error, std::size_t size) {
-                            Reactor::Turn turn(self->reactor_);
-                            if (self->closed()) return;
-                            if (error == boost::asio::error::eof) return self->close(self->lost(0));
-                            if (error) return self->close(self->lost(error.value()));
-                            self->end_ += size;
-                            self->end_wait();
-                          });
+  return {buffer_.get() + end_, kReadAhead - end_};
+}
+
+// Only so much before other work has its turn: then it waits, if not for long.
+bool Connection::read_now() {
+  if (read_now_budget_ == 0) return false;
+  const std::size_t size = stream_->receive_now(make_room());
+  end_ += size;
+  read_now_budget_ -= std::min(read_now_budget_, size);
+  return size > 0;
+}
+
+void Connection::read_ahead(std::coroutine_handle<> caller) {
+  begin_wait(caller);
+  read_now_budget_ = kTurnBudget;
+  stream_->receive_some(make_room(), [self = shared_from_this()](int error, std::size_t size) {
+    if (self->closed()) return;
+    if (size == 0) return self->close(self->lost(error));
+    self->end_ += size;
+    self->end_wait();
+  });
 }
 
 void Connection::wait_readable(std::coroutine_handle<> caller) {
   begin_wait(caller);
-  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
-    Reactor::Turn turn(self->reactor_);
+  stream_->when_readable([self = shared_from_this()](int error, bool failed) {
     if (self->closed()) return;
-    if (error) return self->close(self->lost(error.value()));
+    if (failed) return self->close(self->lost(error));
     self->end_wait();
   });
 }
@@ -221,7 +226,7 @@ Result<std::size_t> Connection::read_into(PayloadSink& sink, std::size_t size) {
   message.msg_iovlen = room == size || room < kSmallRoom ? count + 1 : count;
   ssize_t got;
   do {
-    got = ::recvmsg(socket_.native_handle(), &message, MSG_DONTWAIT);
+    got = stream_->receive(message);
   } while (got < 0 && errno == EINTR);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return 0;
   if (got < 0 && errno == EFAULT && sink.fills_user_memory()) {
@@ -283,7 +288,7 @@ Task<Result<void>> Connection::receive_payload(std::shared_ptr<Connection> self,
         co_return fail(std::move(copied).error());
       }
       step = *copied;
-    } else if (size < kSmallRead || self->places_fault_) {
+    } else if (size < kSmallRead || self->places_fault_ || !self->stream_->places_bytes()) {
       co_await Bytes{*self};
       continue;
     } else {
@@ -369,8 +374,7 @@ void Connection::flush() {
     const std::size_t before = budget;
     Pieces pieces;
     out_.gather(pieces);
-    msghdr message = pieces.message();
-    const ssize_t sent = ::sendmsg(socket_.native_handle(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = stream_->send(pieces);
     if (sent < 0) {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return close(lost(errno));
@@ -394,11 +398,10 @@ void Connection::wait_writable() {
   full_ = true;
   if (!writing_since_) writing_since_ = reactor_.now();
   watch_for_stalls();
-  socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
-    Reactor::Turn turn(self->reactor_);
+  stream_->when_writable([self = shared_from_this()](int error, bool failed) {
     self->full_ = false;
     if (self->closed()) return;
-    if (error) return self->close(self->lost(error.value()));
+    if (failed) return self->close(self->lost(error));
     self->flush();
   });
 }
@@ -419,8 +422,7 @@ void Connection::close(const Error& reason) {
   wake(out_.drop(reason));
   if (stall_timer_ != os::TimerId::kNone) reactor_.cancel(stall_timer_);
   // Last: a peer that sees the end finds that all here has been told before.
-  error_code ignored;
-  socket_.close(ignored);
+  stream_->close();
 }
 
 void Connection::watch_for_stalls() {
@@ -447,11 +449,11 @@ void Connection::check_for_stalls() {
   if (reading_since_ || writing_since_) watch_for_stalls();
 }
 
-class SocketChannel final : public Channel {
+class StreamChannel final : public Channel {
  public:
-  explicit SocketChannel(std::shared_ptr<Connection> connection)
+  explicit StreamChannel(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
-  ~SocketChannel() override {
+  ~StreamChannel() override {
     connection_->close(Error(Code::kConnectionLost, "channel destroyed"));
   }
 
@@ -481,17 +483,10 @@ class SocketChannel final : public Channel {
 
 }  // namespace
 
-Result<std::unique_ptr<Channel>> make_socket_channel(Reactor& reactor, int fd, int family,
-                                                     PeerInfo peer) {
-  bool owned = false;
-  try {
-    auto connection = std::make_shared<Connection>(reactor, fd, family, std::move(peer));
-    owned = true;
-    return std::make_unique<SocketChannel>(std::move(connection));
-  } catch (const std::exception& e) {
-    if (!owned) ::close(fd);
-    return fail(Code::kSystemCall, std::string("socket: ") + e.what());
-  }
+std::unique_ptr<Channel> make_stream_channel(Reactor& reactor, std::unique_ptr<ByteStream> stream,
+                                             PeerInfo peer) {
+  return std::make_unique<StreamChannel>(
+      std::make_shared<Connection>(reactor, std::move(stream), std::move(peer)));
 }
 
 }  // namespace mooncake::net
