@@ -127,7 +127,7 @@ def test_the_same_seed_gives_the_same_counts():
 def test_the_table_is_for_people():
     done = demo("--requests", "20", *SMALL)
     assert done.returncode == 0, done.stderr
-    for words in ("hit ratio", "unlimited capacity", "store get", "hand-off", "by unix", "every byte is right"):
+    for words in ("hit ratio", "unlimited capacity", "store get", "hand-off", "by ring", "every byte is right"):
         assert words in done.stdout, done.stdout
 
 
