@@ -23,7 +23,7 @@ inline void relax_core() {
 class Spin {
  public:
   // Both ends of a connection wait for each other's wake-ups, so that neither ever sees how short
-  // its waits could be; one of so many waits finds out.
+  // its waits could be; one of so many waits finds out, and what it finds counts for more.
   static constexpr std::uint32_t kTries = 64;
 
   // Waits that are longer than `longest` on average are slept through; 0 where a spinning thread
@@ -32,17 +32,21 @@ class Spin {
 
   // For the wait that begins now.
   base::Duration allowance() {
-    const bool tries = ++waits_ % kTries == 0;
-    return average_ <= longest_ || tries ? longest_ : base::Duration();
+    tries_ = ++waits_ % kTries == 0 && average_ > longest_;
+    return average_ <= longest_ || tries_ ? longest_ : base::Duration();
   }
   // It took so long until there was work.
-  void waited(base::Duration time) { average_ += (std::min(time, most()) - average_) / 4; }
+  void waited(base::Duration time) {
+    const bool found = tries_ && time <= longest_;
+    average_ += (std::min(time, most()) - average_) / (found ? 2 : 4);
+  }
 
  private:
   base::Duration most() const { return 4 * longest_; }  // so that a few short waits turn the scale
 
   const base::Duration longest_;
   std::uint32_t waits_ = 0;
+  bool tries_ = false;  // the wait that began last
   base::Duration average_;
 };
 

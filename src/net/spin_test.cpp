@@ -37,6 +37,21 @@ TEST(Spin, AFewLongWaitsPutItToSleepAndAFewShortOnesWakeIt) {
   EXPECT_EQ(spins_of(spin, 10, 5us), 10);
 }
 
+// The other side sleeps as long as this one does: its waits are long for that reason alone.
+TEST(Spin, FindsOutThatWaitsAreLongOnlyForTheOthersWakeUps) {
+  Spin spin(40us);
+  bool slept = true;
+  int spins = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const bool spun = spin.allowance() > 0ns;
+    spin.waited(spun ? 8us : 55us);
+    spins += spun;
+    slept = !spun;
+  }
+  EXPECT_FALSE(slept);
+  EXPECT_GT(spins, 800);
+}
+
 TEST(Spin, NeverOnASingleCore) {
   Spin spin(0us);
   EXPECT_EQ(spins_of(spin, 200, 1us), 0);
