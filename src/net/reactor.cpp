@@ -31,7 +31,7 @@ constexpr std::uint32_t kQuickReturns = 16;
 constexpr base::Duration kLongDrive = std::chrono::milliseconds(5);
 // A caller has nothing else to do meanwhile: it may look for as long as its peer takes to wake up.
 constexpr base::Duration kCallerSpin = std::chrono::microseconds(100);
-constexpr base::Duration kOwnSpin = std::chrono::microseconds(40);
+constexpr base::Duration kOwnSpin = std::chrono::microseconds(100);
 constexpr std::size_t kMaxThreadName = 15;
 constexpr int kLooksAtMemory = 16;
 constexpr std::size_t kMaxWatched = 64;
