@@ -44,7 +44,8 @@ struct TransferOptions {
   // memory://name.
   std::string metadata_server = "P2PHANDSHAKE";
   // "auto": the best. "tcp": sockets only; MC_FORCE_TCP=1 in the environment says the same. "shm":
-  // only within this host, but for the memory of a store, which has its own ways.
+  // only within this host, but for the memory of a store, which has its own ways. "unix" and
+  // "ring": to peers on this host through Unix sockets, or rings of shared memory; for trials.
   std::string path = "auto";
   // Both sides of every connection must show it; empty = open.
   std::string cluster_secret;

@@ -109,7 +109,7 @@ Trial trial_from(const nlohmann::json& told) {
 
 // All that the other process has found out.
 struct Trials {
-  Trial mapped, copied, sent;
+  Trial mapped, copied, by_ring, by_unix, sent;
   std::string unshared;
 };
 
@@ -117,7 +117,8 @@ Result<Trials> parse_trials(const std::string& line) {
   try {
     const auto told = nlohmann::json::parse(line);
     return Trials{trial_from(told.at("mapped")), trial_from(told.at("copied")),
-                  trial_from(told.at("sent")), told.at("unshared")};
+                  trial_from(told.at("ring")),   trial_from(told.at("unix")),
+                  trial_from(told.at("sent")),   told.at("unshared")};
   } catch (const nlohmann::json::exception&) {
     return fail(Code::kProtocolError, "doctor-peer said '" + line + "'");
   }
@@ -168,25 +169,32 @@ Result<std::unique_ptr<TransferEngine>> open_engine(const char* path) {
   return TransferEngine::create(options);
 }
 
+Trial try_path(const char* path, const Offered& offered) {
+  const auto engine = open_engine(path);
+  if (engine) return try_way(**engine, offered.name, offered.plain);
+  Trial trial;
+  trial.error = engine.error().message();
+  return trial;
+}
+
 }  // namespace
 
 int peer_command(const Offered& offered) {
-  const auto best = open_engine("auto");
-  const auto sockets = open_engine("tcp");
   Trials trials;
-  if (best && sockets) {
+  if (const auto best = open_engine("auto")) {
     trials.mapped = try_way(**best, offered.name, offered.pool);
     trials.copied = try_way(**best, offered.name, offered.plain);
     trials.unshared = why_not_shared(**best, offered.name);
-    trials.sent = try_way(**sockets, offered.name, offered.plain);
   } else {
-    const std::string error = (best ? sockets : best).error().message();
-    trials.mapped.error = trials.copied.error = trials.sent.error = error;
+    trials.mapped.error = trials.copied.error = best.error().message();
   }
-  const nlohmann::json told = {{"mapped", to_json(trials.mapped)},
-                               {"copied", to_json(trials.copied)},
-                               {"sent", to_json(trials.sent)},
-                               {"unshared", trials.unshared}};
+  trials.by_ring = try_path("ring", offered);
+  trials.by_unix = try_path("unix", offered);
+  trials.sent = try_path("tcp", offered);
+  const nlohmann::json told = {
+      {"mapped", to_json(trials.mapped)}, {"copied", to_json(trials.copied)},
+      {"ring", to_json(trials.by_ring)},  {"unix", to_json(trials.by_unix)},
+      {"sent", to_json(trials.sent)},     {"unshared", trials.unshared}};
   program::say(stdout, "{}\n", told.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return 0;
 }
@@ -196,7 +204,8 @@ std::vector<MemoryPaths> look_at_paths(const Result<std::unique_ptr<demo::Cluste
   Result<Trials> told = try_all(cluster, engine);
   if (!told) {
     Trials none;
-    none.mapped.error = none.copied.error = none.sent.error = told.error().message();
+    for (Trial* trial : {&none.mapped, &none.copied, &none.by_ring, &none.by_unix, &none.sent})
+      trial->error = told.error().message();
     told = std::move(none);
   }
   const std::string& unshared = told->unshared;
@@ -205,14 +214,18 @@ std::vector<MemoryPaths> look_at_paths(const Result<std::unique_ptr<demo::Cluste
   const Path by_kernel =
       tried("process_vm", told->copied,
             unshared.empty() ? "the kernel refuses it (see Yama ptrace_scope)" : unshared);
+  const Path by_ring = tried("ring", told->by_ring, unshared);
+  const Path by_unix = tried("unix", told->by_unix, unshared);
   const Path by_socket = tried("tcp", told->sent, "no connection");
   const Path no_mapping{"shm", false, "only memory of pools is mapped"};
   const char* const elsewhere = "it is on another host";
   Path over_network = by_socket;
   if (over_network.usable)
     over_network.reason = "works over loopback; name a --peer to try another host";
-  return {ranked("memory of a pool, on this host", {by_mapping, by_kernel, by_socket}),
-          ranked("any other memory, on this host", {by_kernel, by_socket, no_mapping}),
+  return {ranked("memory of a pool, on this host",
+                 {by_mapping, by_kernel, by_ring, by_unix, by_socket}),
+          ranked("any other memory, on this host",
+                 {by_kernel, by_ring, by_unix, by_socket, no_mapping}),
           ranked("memory on another host",
                  {over_network, {"shm", false, elsewhere}, {"process_vm", false, elsewhere}})};
 }

@@ -43,7 +43,9 @@ class EngineImpl final : public Engine {
   const net::Address& address() const override { return address_; }
   memory::Registry& registry() override { return registry_; }
   bool shares_memory() const override {
-    return allowed_.empty() || std::ranges::find(allowed_, "shm") != allowed_.end();
+    return allowed_.empty() || std::ranges::any_of(allowed_, [](const std::string& transport) {
+             return transport == "shm" || transport == "ring";
+           });
   }
 
   Result<memory::Region> register_memory(std::uint64_t base, std::uint64_t length,

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -78,13 +79,18 @@ std::string segment_name(std::string_view given) {
 
 Result<void> set_path(const std::string& path, const Settings& settings,
                       transfer::EngineOptions& options) {
-  if (path != "auto" && path != "tcp" && path != "shm") {
-    return fail(Code::kInvalidArgument, "path: '" + path + "' is not one of auto|tcp|shm");
+  constexpr std::array<std::string_view, 5> kPaths = {"auto", "tcp", "shm", "unix", "ring"};
+  if (std::ranges::find(kPaths, path) == kPaths.end()) {
+    return fail(Code::kInvalidArgument,
+                "path: '" + path + "' is not one of auto|tcp|shm|unix|ring");
   }
   // Within the engine copies are local, whatever is asked for between engines.
   options.lanes = static_cast<std::uint32_t>(settings.integer("tcp_lanes_per_peer"));
   const bool sockets_only = path == "tcp" || settings.boolean("force_tcp");
   if (sockets_only) options.transports = {"local", "tcp"};
+  if (!sockets_only && (path == "unix" || path == "ring")) {
+    options.transports = {"local", "tcp", path};
+  }
   options.plain_within_host = path == "shm" && !sockets_only;
   return {};
 }
