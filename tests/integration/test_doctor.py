@@ -10,8 +10,8 @@ from conftest import MasterProcess
 from engine_peer import PeerProcess
 
 MOONCAKE = os.path.join(os.environ.get("MOONCAKE_BIN_DIR", ""), "mooncake")
-KINDS = {"memory of a pool, on this host": {"shm", "process_vm", "tcp"},
-         "any other memory, on this host": {"process_vm", "tcp", "shm"},
+KINDS = {"memory of a pool, on this host": {"shm", "process_vm", "ring", "unix", "tcp"},
+         "any other memory, on this host": {"process_vm", "ring", "unix", "tcp", "shm"},
          "memory on another host": {"tcp", "shm", "process_vm"}}
 
 
@@ -44,7 +44,7 @@ def test_it_says_the_same_in_text_and_in_json(live_master: MasterProcess) -> Non
     for name in ("open files limit (NOFILE)", "locked memory limit (MEMLOCK)", "kernel"):
         assert document["machine"][name]["value"] and name in printed.stdout, name
     order = usable(document, "memory of a pool, on this host")
-    assert order in (["shm", "process_vm", "tcp"], ["shm", "tcp"], ["tcp"])
+    assert order in (["shm", "process_vm", "ring", "unix", "tcp"], ["shm", "ring", "unix", "tcp"], ["tcp"])
     assert usable(document, "any other memory, on this host") == [w for w in order if w != "shm"]
     assert usable(document, "memory on another host") == ["tcp"]
     for kind in KINDS:
