@@ -16,6 +16,7 @@
 #include "mooncake/config.h"
 #include "mooncake/result.h"
 #include "mooncake/transfer.h"
+#include "mooncake/why.h"
 
 namespace mooncake {
 
@@ -113,6 +114,17 @@ struct GetItem {
   std::span<const MutableBytes> parts;
 };
 
+// What came of one key of a call, with the reason of a miss or a failure.
+struct ItemOutcome {
+  // kOk; of a put kObjectExists when the key was there already, or is being written by somebody
+  // else; of a question kObjectNotFound on a miss; else what failed.
+  Code code = Code::kOk;
+  // Of a miss; kMasterUnreachable also stands beside the code that says how.
+  MissReason miss = MissReason::kNone;
+  std::uint64_t size = 0;  // of a get: bytes
+  std::string detail;      // one sentence; empty when there is nothing to say
+};
+
 // Codes are those of the Store surface: 0 or a negative number; get_into gives bytes >= 0.
 // Safe to call from many threads. When a call returns, no byte of its buffers is touched any more.
 // A failure is a miss within the deadline.
@@ -157,6 +169,20 @@ class Store {
   Result<std::uint64_t> size(std::string_view key);
   // The same of many: bytes, or a negative code, for each key.
   std::vector<std::int64_t> size_batch(std::span<const std::string_view> keys);
+
+  // The same calls with more to say, item by item: what was there already, and why a key missed.
+  // They ask the Master once more when there is a miss.
+  std::vector<ItemOutcome> put_outcomes(std::span<const PutItem> items,
+                                        const ReplicateConfig& config = {});
+  // `allocate(index, size)` as in get().
+  using AllocateItem = std::function<MutableBytes(std::size_t index, std::uint64_t size)>;
+  std::vector<ItemOutcome> get_outcomes(std::span<const std::string_view> keys,
+                                        const AllocateItem& allocate);
+  std::vector<ItemOutcome> exist_outcomes(std::span<const std::string_view> keys);
+
+  // What became of a key, as far as the Master remembers: its newest events, at most 32. Takes no
+  // lease. The error names the Master when that can't be asked.
+  Result<KeyReport> why(std::string_view key);
 
   // Where the object of each key lies; empty on a miss and when the Master is out of reach. Takes a
   // lease.

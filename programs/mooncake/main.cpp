@@ -17,6 +17,7 @@
 #include "demo_options.h"
 #include "doctor.h"
 #include "doctor_paths.h"
+#include "why_command.h"
 
 namespace {
 
@@ -81,6 +82,21 @@ void add_doctor(CLI::App& app, Command& chosen) {
       [offered, &chosen] { chosen = [offered] { return doctor::peer_command(*offered); }; });
 }
 
+void add_why(CLI::App& app, Command& chosen) {
+  CLI::App* const why =
+      app.add_subcommand("why", "Why a key is there or missing, and what became of it");
+  auto options = std::make_shared<why::Options>();
+  why->add_option("key", options->key, "the key")->required();
+  why->add_flag("--json", options->json, "one JSON document");
+  why->add_option("--master", options->master, "Master to ask, host:port")->type_name("ADDRESS");
+  why->add_option("--timeout-ms", options->timeout_ms, "of the question")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 600'000));
+  why->footer(
+      "Exit status: 0 the key is there; 1 it is not; 2 the options; 3 the Master did not answer.");
+  why->callback([options, &chosen] { chosen = [options] { return why::run(*options); }; });
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Mooncake: KV-cache blocks between prefill, store and decode processes.",
                "mooncake"};
@@ -89,6 +105,7 @@ int run(int argc, char** argv) {
   Command chosen;
   add_demo(app, chosen);
   add_doctor(app, chosen);
+  add_why(app, chosen);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -57,6 +57,7 @@ enum class Method : std::uint16_t {
   kExist = 0x0214,
   kRemove = 0x0215,
   kSweep = 0x0216,
+  kWhy = 0x0217,
 };
 
 struct FrameHeader {

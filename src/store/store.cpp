@@ -72,6 +72,10 @@ struct Store::State {
                        bool upsert);
   std::vector<std::int32_t> put_batch(std::span<const PutItem> items, const ReplicateConfig& config,
                                       bool upsert);
+  Result<std::vector<KeyReport>> why(std::span<const std::string_view> keys,
+                                     std::size_t most_events);
+  void explain_misses(std::span<const std::string_view> keys, std::vector<ItemOutcome>& outcomes);
+  ItemOutcome unanswered(Code code) const;
 
   // Runs `ask(client, deadline)` on the executor and waits. `closed_answer` when there is no
   // client.
@@ -316,6 +320,113 @@ std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) 
       [&](store::Client& client, TimePoint until) { return client.get(items, until); },
       std::vector<store::GetOutcome>(items.size(), store::GetOutcome{Code::kNotReady, 0}));
   return sizes_or_codes(outcomes);
+}
+
+Result<std::vector<KeyReport>> Store::State::why(std::span<const std::string_view> keys,
+                                                 std::size_t most_events) {
+  return call<Result<std::vector<KeyReport>>>(
+      [&](store::Client& mounted, TimePoint until) {
+        return mounted.why(keys, most_events, until);
+      },
+      fail(Code::kNotReady, "the store is closed"));
+}
+
+// Fills in why those that miss do; what can't be asked stays unexplained, and says so.
+void Store::State::explain_misses(std::span<const std::string_view> keys,
+                                  std::vector<ItemOutcome>& outcomes) {
+  constexpr std::size_t kEventsToJudgeBy = 8;
+  std::vector<std::size_t> missed;
+  std::vector<std::string_view> asked;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (outcomes[i].code != Code::kObjectNotFound) continue;
+    missed.push_back(i);
+    asked.push_back(keys[i]);
+  }
+  if (missed.empty()) return;
+  const Result<std::vector<KeyReport>> reports = why(asked, kEventsToJudgeBy);
+  for (std::size_t m = 0; m < missed.size(); ++m) {
+    ItemOutcome& outcome = outcomes[missed[m]];
+    outcome.miss = MissReason::kUnexplained;
+    outcome.detail = reports ? (*reports)[m].summary : reports.error().message();
+    // By now it may be there.
+    if (reports && (*reports)[m].state != KeyState::kPublished) outcome.miss = (*reports)[m].reason;
+  }
+}
+
+// Of a key about which the Master did not answer.
+ItemOutcome Store::State::unanswered(Code code) const {
+  ItemOutcome outcome;
+  outcome.code = code;
+  outcome.detail = code_info(code).text;
+  const bool wrong = code == Code::kNotReady || code == Code::kInvalidArgument;
+  if (wrong || code == Code::kCancelled) return outcome;
+  outcome.miss = MissReason::kMasterUnreachable;
+  outcome.detail = fmt::format("Master {}: {}", options.master_server_address, outcome.detail);
+  return outcome;
+}
+
+Result<KeyReport> Store::why(std::string_view key) {
+  MC_TRY(std::vector<KeyReport> reports, state_->why(std::span(&key, 1), store::kMaxWhyEvents));
+  return std::move(reports.front());
+}
+
+// Why an item can't be put under any config; empty when it can.
+static std::string fault_of(const PutItem& item) {
+  if (item.key.empty() || item.key.size() > store::kMaxKeyLength) {
+    return fmt::format("a key of {} bytes, not within 1 to {}", item.key.size(),
+                       store::kMaxKeyLength);
+  }
+  const auto is_empty = [](ConstBytes part) { return part.empty(); };
+  return std::all_of(item.parts.begin(), item.parts.end(), is_empty) ? "the value is empty" : "";
+}
+
+std::vector<ItemOutcome> Store::put_outcomes(std::span<const PutItem> items,
+                                             const ReplicateConfig& config) {
+  const store::PutOutcome put = state_->put(items, config, false);
+  std::vector<ItemOutcome> outcomes(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Code code = outcomes[i].code = put.codes[i];
+    if (code == Code::kOk) continue;
+    outcomes[i].detail = code_info(code).text;
+    std::string why = code == Code::kInvalidArgument ? fault_of(items[i]) : std::string();
+    const bool told = code == Code::kNoSpace || code_info(code).domain == Domain::kGeneral;
+    if (why.empty() && told) why = put.why;
+    if (!why.empty()) outcomes[i].detail += ": " + why;
+  }
+  return outcomes;
+}
+
+std::vector<ItemOutcome> Store::get_outcomes(std::span<const std::string_view> keys,
+                                             const AllocateItem& allocate) {
+  const auto got = state_->call<std::vector<store::GetOutcome>>(
+      [&](store::Client& client, TimePoint until) { return client.get(keys, allocate, until); },
+      std::vector<store::GetOutcome>(keys.size(), store::GetOutcome{Code::kNotReady}));
+  std::vector<ItemOutcome> outcomes(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!got[i].answered) {
+      outcomes[i] = state_->unanswered(got[i].code);
+      continue;
+    }
+    outcomes[i].code = got[i].code;
+    outcomes[i].size = got[i].size;
+    if (got[i].code != Code::kOk) outcomes[i].detail = code_info(got[i].code).text;
+  }
+  state_->explain_misses(keys, outcomes);
+  return outcomes;
+}
+
+std::vector<ItemOutcome> Store::exist_outcomes(std::span<const std::string_view> keys) {
+  const std::vector<Code> codes = state_->call<std::vector<Code>>(
+      [&](store::Client& client, TimePoint until) { return client.exist(keys, until); },
+      std::vector<Code>(keys.size(), Code::kNotReady));
+  std::vector<ItemOutcome> outcomes(keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const bool answered = codes[i] == Code::kOk || codes[i] == Code::kObjectNotFound;
+    if (!answered) outcomes[i] = state_->unanswered(codes[i]);
+    outcomes[i].code = codes[i];
+  }
+  state_->explain_misses(keys, outcomes);
+  return outcomes;
 }
 
 std::vector<std::int32_t> Store::exist_batch(std::span<const std::string_view> keys) {

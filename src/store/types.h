@@ -16,6 +16,8 @@ inline constexpr std::size_t kMaxBatch = 4096;  // items of one message; clients
 // fits.
 inline constexpr std::size_t kMaxName = 300;
 inline constexpr std::size_t kMaxPreferred = 64;  // segments that one message may name
+inline constexpr std::size_t kMaxWhyKeys = 256;   // of one kWhy message; clients split
+inline constexpr std::size_t kMaxWhyEvents = 32;  // of one key in its reply
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 

@@ -21,7 +21,7 @@ void require(bool holds) {
 constexpr net::Method kMethods[] = {
     net::Method::kMount,   net::Method::kUnmount, net::Method::kHeartbeat, net::Method::kGrant,
     net::Method::kPublish, net::Method::kRevoke,  net::Method::kLocate,    net::Method::kExist,
-    net::Method::kRemove,  net::Method::kSweep};
+    net::Method::kRemove,  net::Method::kSweep,   net::Method::kWhy};
 
 // Takes bytes off the input; zeros when there are none left.
 class Input {
@@ -76,10 +76,22 @@ class World {
     const std::size_t length = in.byte() * 8u;
     const base::ConstBuffer taken = in.bytes(length == 0 ? SIZE_MAX : length);
     const net::Bytes body(taken.begin(), taken.end());
+    if (method == net::Method::kWhy) return ask_why(body);
     const Result<Request> request = parse_request(method, body);
     if (!request) return;
     if (method == net::Method::kSweep && !KeyPattern::compile(request->items[0].key)) return;
     apply(request->command);
+  }
+
+  void ask_why(base::ConstBuffer body) {
+    const Result<WhyQuestion> question = parse_why(body);
+    if (!question) return;
+    std::vector<KeyReport> reports;
+    for (const std::string_view key : question->keys) {
+      reports.push_back(core_.why(key, question->most_events, now_));
+      require(reports.back().events.size() <= kMaxWhyEvents);
+    }
+    require(!encode_why_reply(reports).empty());
   }
 
   void command(Input& in) {
@@ -141,6 +153,7 @@ class World {
     options.epoch_limit = Epoch{6};
     options.grant_ttl = std::chrono::seconds(5);
     options.eviction_high_watermark = 0.7;
+    options.remembered_events = 16;
     return options;
   }
 
@@ -152,6 +165,11 @@ class World {
     for (const Effect& effect : arena) {
       require(effect.replicas <= kMaxReplicas);
       if (effect.version.valid() && versions_.size() < 64) versions_.push_back(effect.version);
+    }
+    for (const CommandItem& item : command.items) {
+      const KeyReport report = core_.why(item.key, 4, now_);
+      require(report.events.size() <= 4 && report.remembered_events <= 16);
+      require(!encode_why_reply({&report, 1}).empty());
     }
     if (!arena.empty()) require(!encode_sweep_reply(arena.front()).empty());
     require(!encode_grant_reply(core_, effects).empty());

@@ -1,6 +1,6 @@
-// Proves the store's behaviour with real processes and sockets: cases C11, C12 and C14 of the
-// public record, removal by pattern, where replicas lie, what a lack of space says, the cluster
-// secret, and a Master that is killed and comes back.
+// Proves the store's behaviour with real processes and sockets: cases C10, C11, C12, C14 and
+// C33 of the public record, removal by pattern, where replicas lie, what a lack of space says, the
+// cluster secret, and a Master that is killed and comes back.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <mooncake/store.h>
@@ -19,12 +19,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::unique_ptr<Store> open_store(const MasterProcess& master, std::uint64_t segment,
-                                  const std::string& secret = "") {
+                                  const std::string& secret = "",
+                                  std::chrono::seconds timeout = std::chrono::seconds(10)) {
   StoreOptions options;
   options.master_server_address = master.rpc_address();
   options.global_segment_size = segment;
   options.cluster_secret = secret;
-  options.timeout = std::chrono::seconds(10);
+  options.timeout = timeout;
   Result<std::unique_ptr<Store>> store = Store::create(options);
   EXPECT_TRUE(store) << store.error().message();
   return store ? std::move(*store) : nullptr;
@@ -257,20 +258,55 @@ TEST(StoreCases, RestartedMasterIsMountedAgain) {
   EXPECT_EQ(old.error().code(), Code::kObjectNotFound);
 }
 
-// A dead Master: existence is 0 within the deadline, and close() takes less than two seconds.
+// C33: a dead Master: existence is 0 within the deadline, counted and with its reason
+// where that is asked for, and close() takes less than two seconds.
 TEST(StoreCases, DeadMasterIsAMissAndClosesQuickly) {
   MasterProcess master;
-  auto store = open_store(master, 16u << 20);
+  auto store = open_store(master, 16u << 20, "", std::chrono::seconds(1));
   ASSERT_TRUE(store);
   ASSERT_TRUE(store->put("key", bytes_of("value")));
   master.kill_hard();
   const std::string_view key = "key";
   EXPECT_EQ(store->exist_batch(std::span(&key, 1)).front(), 0);
   EXPECT_FALSE(store->get(key));
+  const std::string counted = "\nmooncake_client_unanswered_keys_total 2\n";
+  EXPECT_NE(store->metrics().find(counted), std::string::npos) << store->metrics();
+  const ItemOutcome outcome = store->exist_outcomes(std::span(&key, 1)).front();
+  EXPECT_EQ(outcome.miss, MissReason::kMasterUnreachable);
+  EXPECT_NE(outcome.detail.find(master.rpc_address()), std::string::npos) << outcome.detail;
+  const Result<KeyReport> report = store->why(key);
+  ASSERT_FALSE(report);
+  EXPECT_NE(report.error().detail().find(master.rpc_address()), std::string::npos);
   const auto begun = Clock::now();
   store->close();
   EXPECT_LT(Clock::now() - begun, std::chrono::seconds(2));
   EXPECT_EQ(store->exist_batch(std::span(&key, 1)).front(), -600);
+}
+
+// C10, C11: outcomes tell an empty value from a missing one, and a put of an existing key from one
+// that stored.
+TEST(StoreCases, OutcomesHaveTheirReasons) {
+  MasterProcess master;
+  auto store = open_store(master, 16u << 20);
+  ASSERT_TRUE(store);
+  const std::string value = "value";
+  const ConstBytes bytes = bytes_of(value), nothing;
+  const PutItem items[] = {{"a", {&bytes, 1}}, {"a", {&bytes, 1}}, {"empty", {&nothing, 1}}};
+  const std::vector<ItemOutcome> put = store->put_outcomes(items);
+  EXPECT_EQ(put[0].code, Code::kOk);
+  EXPECT_EQ(put[1].code, Code::kObjectExists);
+  EXPECT_EQ(put[2].code, Code::kInvalidArgument);
+  EXPECT_EQ(put[2].detail, "invalid argument: the value is empty");
+  const std::string_view keys[] = {"a", "empty"};
+  std::vector<std::byte> room(100);
+  const auto got = store->get_outcomes(
+      keys, [&](std::size_t, std::uint64_t size) { return std::span(room).first(size); });
+  EXPECT_EQ(got[0].size, value.size());
+  EXPECT_EQ(got[1].miss, MissReason::kNeverStored);
+  EXPECT_EQ(std::memcmp(room.data(), value.data(), value.size()), 0);
+  const Result<KeyReport> report = store->why("a");
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->state, KeyState::kPublished);
 }
 
 // Embedded: one process, no Master process, no port.

@@ -10,9 +10,10 @@ from mooncake.store import MooncakeDistributedStore
 
 # Calls that touch no memory of the caller's: nobody need wait for their end.
 _OWN_MEMORY = frozenset({
-    "batch_get_buffer", "batch_get_replica_desc", "batch_is_exist", "batch_remove", "get",
-    "get_batch", "get_buffer", "get_hostname", "get_replica_desc", "get_size", "health_check",
-    "is_exist", "remove", "remove_all", "remove_by_regex"})  # fmt: skip
+    "batch_exist_outcomes", "batch_get_buffer", "batch_get_outcomes", "batch_get_replica_desc",
+    "batch_is_exist", "batch_remove", "get", "get_batch", "get_buffer", "get_hostname",
+    "get_replica_desc", "get_size", "health_check", "is_exist", "remove", "remove_all",
+    "remove_by_regex", "why"})  # fmt: skip
 
 
 class MooncakeDistributedStoreAsync(MooncakeDistributedStore):

@@ -59,6 +59,12 @@ class DistributedStore {
   nb::object remove_batch(const KeyList& keys, bool force);
   std::int64_t remove_by_regex(const std::string& pattern, bool force);
   std::int64_t remove_all(bool force);
+  // With reasons (store_outcomes.cpp).
+  nb::list put_outcomes(const KeyList& keys, nb::handle values, const ReplicaSettings* config);
+  nb::list get_outcomes(const KeyList& keys);
+  nb::list exist_outcomes(const KeyList& keys);
+  nb::object why(Key key);
+
   nb::list replicas(Key key);
   nb::dict replicas_batch(const KeyList& keys);
 

@@ -191,6 +191,57 @@ inline constexpr const char* kRemoveAll =
     R"(remove_by_regex() of all objects.
 Source: include/mooncake/store.h, Store::remove_all.)";
 
+inline constexpr const char* kWhySignature = "def why(" MC_SELF ", key: str) -> dict";
+inline constexpr const char* kWhy =
+    R"(What became of a key, as far as the Master remembers (the newest 65536 events of all keys by default).
+Takes no lease. The dict has:
+
+summary            one sentence, for people
+state              "published", "writing" (for the first time) or "absent"; "unknown" when not answered
+reason             why a reader misses: "none" (it is there), "never_stored", "forgotten" (no event of
+                   it among those remembered), "being_written", "not_published" (its write came to
+                   nothing), "evicted", "removed", "lost", "master_unreachable", "unexplained"
+events             newest first, at most 32: "event" ("published", "evicted_for_room", ...), "ms_ago",
+                   "size" in bytes, "version", "segment", "writer", "soft_pinned"
+size, version, segments, soft_pinned, hard_pinned, lease_left_ms    of what is published
+open_writes, writer, writing_for_ms                                 of writes under way
+more_events, remembered_events, remembered_for_ms, has_forgotten, master_uptime_ms, master_time
+                   how far back the answer reaches; master_time in seconds since 1970
+code               0, or a negative code when nobody could be asked: then only summary, state, reason,
+                   events and code are there
+Source: include/mooncake/why.h.)";
+
+#define MC_OUTCOMES                                                                              \
+  "A dict for each key: \"outcome\", one of "                                                    \
+  "\"stored\", \"already_present\", \"hit\", \"miss\" and \"error\"; \"code\", 0 or a negative " \
+  "code;\n"                                                                                      \
+  "\"reason\", of a miss one of why()'s reasons, of an error what the code means; and "          \
+  "\"detail\", a\n"                                                                              \
+  "sentence or \"\". A key that misses because the Master can't be reached is a \"miss\" too.\n"
+
+inline constexpr const char* kPutOutcomesSignature =
+    "def batch_put_outcomes(" MC_SELF ", keys: list[str], values: Sequence[Buffer]" MC_CONFIG
+    "list[dict]";
+inline constexpr const char* kPutOutcomes =
+    "put_batch(), item by item: what has been stored now, and what was there already (or is being\n"
+    "written by another client) and has been left as it is. ValueError when there are not as many "
+    "values\n"
+    "as keys.\n" MC_OUTCOMES "Source: include/mooncake/store.h, Store::put_outcomes.";
+
+inline constexpr const char* kGetOutcomesSignature =
+    "def batch_get_outcomes(" MC_SELF ", keys: list[str]) -> list[dict]";
+inline constexpr const char* kGetOutcomes =
+    "get_batch() with reasons: a hit has its value in \"data\". Costs one copy of the values more, "
+    "and one\n"
+    "more question to the Master when there is a miss.\n" MC_OUTCOMES
+    "Source: include/mooncake/store.h, Store::get_outcomes.";
+
+inline constexpr const char* kExistOutcomesSignature =
+    "def batch_exist_outcomes(" MC_SELF ", keys: list[str]) -> list[dict]";
+inline constexpr const char* kExistOutcomes =
+    "batch_is_exist() with reasons: \"hit\" where an object is there.\n" MC_OUTCOMES
+    "Source: include/mooncake/store.h, Store::exist_outcomes.";
+
 inline constexpr const char* kReplicasSignature =
     "def get_replica_desc(" MC_SELF ", key: str) -> list[mooncake.store.ReplicaDescriptor]";
 inline constexpr const char* kReplicas =

@@ -206,6 +206,13 @@ void add_questions(StoreClass& type) {
           "remove_all",
           [](DistributedStore& self, Truth force) { return self.remove_all(force.value); },
           "force"_a = nb::bool_(false), nb::sig(docs::kRemoveAllSignature), docs::kRemoveAll)
+      .def("why", &DistributedStore::why, "key"_a, nb::sig(docs::kWhySignature), docs::kWhy)
+      .def("batch_put_outcomes", &DistributedStore::put_outcomes, "keys"_a, "values"_a,
+           "config"_a = nb::none(), nb::sig(docs::kPutOutcomesSignature), docs::kPutOutcomes)
+      .def("batch_get_outcomes", &DistributedStore::get_outcomes, "keys"_a,
+           nb::sig(docs::kGetOutcomesSignature), docs::kGetOutcomes)
+      .def("batch_exist_outcomes", &DistributedStore::exist_outcomes, "keys"_a,
+           nb::sig(docs::kExistOutcomesSignature), docs::kExistOutcomes)
       .def("get_replica_desc", &DistributedStore::replicas, "key"_a,
            nb::sig(docs::kReplicasSignature), docs::kReplicas)
       .def("batch_get_replica_desc", &DistributedStore::replicas_batch, "keys"_a,

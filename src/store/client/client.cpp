@@ -22,6 +22,8 @@ ClientImpl::Counters::Counters(base::MetricsRegistry& registry)
       hits(registry.counter("mooncake_client_get_hits_total", "Objects asked for and read")),
       misses(
           registry.counter("mooncake_client_get_misses_total", "Objects asked for and not read")),
+      unanswered(registry.counter("mooncake_client_unanswered_keys_total",
+                                  "Keys that were misses because the Master could not be asked")),
       stored(registry.counter("mooncake_client_put_stored_total", "Objects put")),
       put_failures(
           registry.counter("mooncake_client_put_failures_total", "Objects that could not be put")),
@@ -242,6 +244,7 @@ Task<std::vector<Code>> ClientImpl::exist(std::span<const std::string_view> keys
         co_await master_.call(net::Method::kExist, std::move(body), deadline);
     Result<std::vector<Code>> found =
         reply ? decode_codes(*reply, size) : Result<std::vector<Code>>(fail(reply.error()));
+    if (!found) counters_.unanswered.add(size);
     for (std::size_t i = 0; i < size; ++i) {
       if (codes[first + i] != Code::kOk) continue;
       codes[first + i] = found ? (*found)[i] : found.error().code();
@@ -300,6 +303,24 @@ Task<Result<std::uint64_t>> ClientImpl::remove_matching(std::string pattern, boo
     cursor = step->cursor;
   }
   co_return removed;
+}
+
+Task<Result<std::vector<KeyReport>>> ClientImpl::why(std::span<const std::string_view> keys,
+                                                     std::size_t most_events, TimePoint deadline) {
+  const CallUnderWay call(*this);
+  std::vector<Code> codes;
+  if (Result<void> open = accept(keys, codes); !open) co_return fail(std::move(open).error());
+  std::vector<KeyReport> reports;
+  for (std::size_t first = 0; first < keys.size(); first += kMaxWhyKeys) {
+    const auto some = keys.subspan(first, std::min(kMaxWhyKeys, keys.size() - first));
+    Result<net::Bytes> reply =
+        co_await master_.call(net::Method::kWhy, encode_why(some, most_events), deadline);
+    if (!reply) co_return fail(std::move(reply).error());
+    Result<std::vector<KeyReport>> told = decode_why(*reply, some, most_events);
+    if (!told) co_return fail(std::move(told).error());
+    std::move(told->begin(), told->end(), std::back_inserter(reports));
+  }
+  co_return reports;
 }
 
 SegmentHandle ClientImpl::target(const SegmentAddress& segment) {

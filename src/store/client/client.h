@@ -44,6 +44,7 @@ struct ClientOptions {
 struct GetOutcome {
   Code code = Code::kOk;
   std::uint64_t size = 0;
+  bool answered = false;  // the Master was asked, and knew; else `code` says why not
 };
 
 // Where an object lies, for those who ask.
@@ -62,7 +63,9 @@ struct PutOptions {
 struct PutOutcome {
   PutOutcome() = default;
   std::vector<Code> codes;  // one for each item
-  std::string why;          // what the first item without space lacked, or is wrong with the config
+  // What the first item without space lacked, is wrong with the config, or kept the Master from
+  // answering.
+  std::string why;
 };
 
 // kInvalidArgument names what contradicts itself in the config of a call for `items` objects.
@@ -100,6 +103,11 @@ class Client {
   // within `step_timeout`. Gives their number; an error says how many had gone before it.
   virtual Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force,
                                                       base::Duration step_timeout) = 0;
+
+  // What became of each key, at most `most_events` events of each. Takes no lease. kInvalidArgument
+  // when one is no key.
+  virtual Task<Result<std::vector<KeyReport>>> why(std::span<const std::string_view> keys,
+                                                   std::size_t most_events, TimePoint deadline) = 0;
 
   // The segment that this client gives gets nothing new, stays readable for `grace`, and is given
   // back then; the client goes on without. kSegmentNotFound when it gives none.

@@ -147,8 +147,11 @@ Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::siz
       asked_keys.push_back(keys[i]);
     Result<PlacedBatch> placed = co_await locate(asked_keys, deadline);
     if (!placed) {
-      for (std::size_t i : left)
+      for (std::size_t i : left) {
         outcomes[i].code = placed.error().code();
+        outcomes[i].answered = false;
+      }
+      counters_.unanswered.add(left.size());
       co_return;
     }
     state.placed = std::move(*placed);
@@ -167,6 +170,7 @@ Task<void> ClientImpl::get_some(std::span<const std::string_view> keys, std::siz
       const std::size_t i = state.asked[a];
       outcomes[i].code = is_stale(object.code) ? Code::kObjectNotFound : object.code;
       outcomes[i].size = object.size;
+      outcomes[i].answered = true;
       if (is_stale(object.code)) counters_.stale_reads.add();
       if (is_worth_another(state, a) && env_.now() < deadline) left.push_back(i);
     }

@@ -39,6 +39,9 @@ class ClientImpl final : public Client {
   Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force,
                                               base::Duration step_timeout) override;
 
+  Task<Result<std::vector<KeyReport>>> why(std::span<const std::string_view> keys,
+                                           std::size_t most_events, TimePoint deadline) override;
+
   Task<Result<void>> unmount_segment(base::Duration grace, TimePoint deadline) override;
 
   void interrupt() override { master_.interrupt(); }
@@ -127,6 +130,7 @@ class ClientImpl final : public Client {
     base::Counter& get_bytes;
     base::Counter& hits;
     base::Counter& misses;
+    base::Counter& unanswered;
     base::Counter& stored;
     base::Counter& put_failures;
     base::Counter& stale_reads;

@@ -158,6 +158,7 @@ Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t si
     if (!placed) {
       for (std::size_t i : state.asked)
         codes[i] = placed.error().code();
+      if (call.outcome.why.empty()) call.outcome.why = placed.error().detail();
       co_return;
     }
     state.placed = std::move(*placed);

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "mooncake/config.h"
 #include "net/message.h"
 #include "store/master_generated.h"
+#include "store/why/explain.h"
 
 namespace mooncake::store {
 
@@ -133,6 +135,61 @@ Result<PlacedBatch> read_placed(const Reply* reply, std::size_t expected) {
   return out;
 }
 
+// A name as the Master has taken it from a client; empty where it knows none.
+Result<std::string> read_name(const flatbuffers::String* name) {
+  const std::string text = name == nullptr ? std::string() : name->str();
+  if (text.empty() || base::name_fault(text, kMaxName).empty()) return text;
+  return fail(Code::kProtocolError, "Master's reply has a name that is not one");
+}
+
+// What a number of milliseconds means at most: clocks of two machines, and no overflow.
+std::chrono::milliseconds read_age(std::uint64_t ms) {
+  constexpr std::uint64_t kCentury = std::uint64_t{100} * 366 * 86400 * 1000;
+  return std::chrono::milliseconds(std::min(ms, kCentury));
+}
+
+Result<KeyEvent> read_event(const wire::KeyEvent& in) {
+  KeyEvent event;
+  const bool known = in.kind() <= kLastKeyEventKind;
+  event.kind = known ? static_cast<KeyEventKind>(in.kind()) : KeyEventKind::kUnknown;
+  event.soft_pinned = in.soft_pinned();
+  event.version = in.version();
+  event.size = in.size();
+  event.ago = read_age(in.age_ms());
+  MC_TRY(event.segment, read_name(in.segment()));
+  MC_TRY(event.writer, read_name(in.writer()));
+  return event;
+}
+
+Result<KeyReport> read_report(const wire::KeyReport& in, std::size_t most_events) {
+  KeyReport report;
+  if (in.state() > static_cast<int>(KeyState::kPublished)) {
+    return fail(Code::kProtocolError, fmt::format("Master's reply has state {}", in.state()));
+  }
+  if (count_of(in.events()) > most_events || count_of(in.segments()) > kMaxReplicas) {
+    return fail(Code::kProtocolError, "Master's reply has more than was asked for");
+  }
+  report.state = static_cast<KeyState>(in.state());
+  report.version = in.version();
+  report.size = in.size();
+  for (std::size_t i = 0; i < count_of(in.segments()); ++i) {
+    MC_TRY(std::string name, read_name(in.segments()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+    report.segments.push_back(std::move(name));
+  }
+  report.soft_pinned = in.soft_pinned();
+  report.hard_pinned = in.hard_pinned();
+  report.lease_left = read_age(in.lease_ms());
+  report.open_writes = in.open_writes();
+  MC_TRY(report.writer, read_name(in.writer()));
+  report.writing_for = read_age(in.writing_ms());
+  for (std::size_t i = 0; i < count_of(in.events()); ++i) {
+    MC_TRY(KeyEvent event, read_event(*in.events()->Get(static_cast<flatbuffers::uoffset_t>(i))));
+    report.events.push_back(std::move(event));
+  }
+  report.more_events = in.more_events();
+  return report;
+}
+
 }  // namespace
 
 net::Bytes encode_mount(ClientId client, std::uint64_t sequence, base::Epoch newest,
@@ -257,6 +314,15 @@ net::Bytes encode_sweep(ClientId client, Numbers numbers, std::string_view patte
   return net::copy_of(builder);
 }
 
+net::Bytes encode_why(std::span<const std::string_view> keys, std::size_t most_events) {
+  FlatBufferBuilder builder;
+  const KeyVectors vectors = add_keys(builder, keys);
+  builder.Finish(
+      wire::CreateWhyRequest(builder, vectors.bytes, vectors.lengths,
+                             static_cast<std::uint8_t>(std::min(most_events, kMaxWhyEvents))));
+  return net::copy_of(builder);
+}
+
 Result<MountOutcome> decode_mount(base::ConstBuffer body, std::size_t expected) {
   MC_TRY(const wire::MountReply* reply, verified<wire::MountReply>(body, "Master\'s MountReply"));
   MountOutcome out;
@@ -309,6 +375,31 @@ Result<SweepStep> decode_sweep(base::ConstBuffer body) {
   step.removed = reply->removed();
   step.cursor = reply->cursor();
   return step;
+}
+
+Result<std::vector<KeyReport>> decode_why(base::ConstBuffer body,
+                                          std::span<const std::string_view> keys,
+                                          std::size_t most_events) {
+  MC_TRY(const wire::WhyReply* reply, verified<wire::WhyReply>(body, "Master's WhyReply"));
+  MC_CHECK(check_count(count_of(reply->reports()), keys.size(), "reports"));
+  constexpr std::int64_t kLatest = std::int64_t{1} << 37;  // in the year 6325
+  if (reply->unix_seconds() < 0 || reply->unix_seconds() > kLatest) {
+    return fail(Code::kProtocolError, "Master's reply has a time that is none");
+  }
+  std::vector<KeyReport> reports;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    MC_TRY(
+        KeyReport report,
+        read_report(*reply->reports()->Get(static_cast<flatbuffers::uoffset_t>(i)), most_events));
+    report.remembered_events = reply->remembered_events();
+    report.remembered_for = read_age(reply->remembered_ms());
+    report.has_forgotten = reply->has_forgotten();
+    report.master_uptime = read_age(reply->uptime_ms());
+    report.master_time = reply->unix_seconds();
+    explain(keys[i], report);
+    reports.push_back(std::move(report));
+  }
+  return reports;
 }
 
 Result<std::vector<Code>> decode_unmount(base::ConstBuffer body, std::size_t expected) {

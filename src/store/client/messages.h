@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "mooncake/result.h"
+#include "mooncake/why.h"
 #include "net/rpc.h"
 #include "store/types.h"
 
@@ -63,6 +64,9 @@ net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys);
 net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
                          bool force);
 
+// At most kMaxWhyKeys keys.
+net::Bytes encode_why(std::span<const std::string_view> keys, std::size_t most_events);
+
 net::Bytes encode_sweep(ClientId client, Numbers numbers, std::string_view pattern, bool force,
                         std::uint32_t cursor);
 
@@ -78,6 +82,10 @@ struct SweepStep {
 };
 inline constexpr std::uint32_t kSweepEnd = 0xFFFFFFFF;
 Result<SweepStep> decode_sweep(base::ConstBuffer body);
+// Facts and words of each of `keys`.
+Result<std::vector<KeyReport>> decode_why(base::ConstBuffer body,
+                                          std::span<const std::string_view> keys,
+                                          std::size_t most_events);
 Result<std::vector<Code>> decode_unmount(base::ConstBuffer body, std::size_t expected);
 Result<std::vector<Code>> decode_codes(base::ConstBuffer body, std::size_t expected);
 

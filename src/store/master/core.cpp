@@ -29,8 +29,8 @@ Core::State::State(const CoreOptions& options_)
       directory(options_.hash_seed),
       placer(options_.hash_seed, options_.strategy),
       ordinary(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
-      soft_pinned(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns) {
-}
+      soft_pinned(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
+      events(options_.remembered_events) {}
 
 void Core::State::apply(const Command& command) {
   ordinary.held.advance(now);
@@ -139,7 +139,7 @@ void Core::State::answer_numbered(const Item& item, Answer answer, Effect& effec
 // Grants below that are still open have been given up without a revoke.
 void Core::State::forget_below(Client& client, std::uint64_t oldest_open) {
   client.outcomes.forget_below(oldest_open, [&](const Outcomes::Outcome& outcome) {
-    release_grant(outcome.entry, Decision::Kind::kGrantExpired);
+    release_grant(outcome.entry, KeyEventKind::kWriteAbandoned);
   });
 }
 
@@ -163,10 +163,47 @@ void Core::State::read(const Command& command) {
   }
 }
 
-void Core::State::note(Decision::Kind kind, const Entry& entry) {
+static Decision::Kind kind_of(KeyEventKind event) {
+  using enum KeyEventKind;
+  switch (event) {
+    case kPublished:
+      return Decision::Kind::kPublished;
+    case kEvictedForRoom:
+    case kEvictedAhead:
+      return Decision::Kind::kEvicted;
+    case kRemoved:
+    case kRemovedByPattern:
+    case kRemovedWithAll:
+      return Decision::Kind::kRemoved;
+    case kReplaced:
+      return Decision::Kind::kReplaced;
+    case kWriteTimedOut:
+    case kWriteAbandoned:
+    case kWriterLeft:
+      return Decision::Kind::kGrantExpired;
+    case kWriteRevoked:
+    case kWriteOvertaken:
+      return Decision::Kind::kRevoked;
+    default:
+      return Decision::Kind::kLost;
+  }
+}
+
+// Before the entry changes: of what it was.
+void Core::State::note(KeyEventKind event, const Entry& entry) {
+  EventRing::Event remembered;
+  remembered.hash = {entry.hash_high, entry.hash_low};
+  remembered.version = entry.version;
+  remembered.size = entry.size;
+  remembered.at = now;
+  remembered.writer = entry.writer;
+  remembered.segment = entry.replicas == 0 ? 0 : entry.placements[0].segment;
+  remembered.kind = event;
+  remembered.soft_pinned = entry.state == PutState::kPublished && (entry.flags & kSoftPinned) != 0;
+  events.add(remembered);
   if (effects->decisions == nullptr) return;
   effects->decisions->push_back(
-      {kind, entry.version, entry.size, std::string(directory.key(entry))});
+      {kind_of(event), event, entry.version, entry.size, std::string(directory.key(entry))});
 }
 
 bool Core::State::next_version(Version& version) {
@@ -290,6 +327,10 @@ void Core::for_each_key(
   });
 }
 
+KeyReport Core::why(std::string_view key, std::size_t most_events, TimePoint now) const {
+  return state_->why(key, most_events, std::max(state_->now, count(now.time_since_epoch())));
+}
+
 Result<void> Core::verify() const { return state_->verify(); }
 
 Core::Memory Core::memory() const {
@@ -298,6 +339,7 @@ Core::Memory Core::memory() const {
   for (const Segment* segment : state_->segments.all()) {
     memory.objects += segment->allocator.memory_bytes();
   }
+  memory.events = state_->events.memory_bytes();
   return memory;
 }
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "mooncake/result.h"
+#include "mooncake/why.h"
 #include "store/master/allocation/strategy.h"
 #include "store/types.h"
 
@@ -125,7 +126,7 @@ struct Shortage {
 };
 
 // What the core decided beyond its answers; for checkers and counters now, for owners and the log
-// later.
+// later. The newest are also remembered, by key (why()).
 struct Decision {
   enum class Kind : std::uint8_t {
     kPublished,
@@ -137,6 +138,7 @@ struct Decision {
     kLost /* its segment went */
   };
   Kind kind{};
+  KeyEventKind event{};  // the kind, and what led to it
   Version version;
   std::uint64_t size = 0;
   std::string key;
@@ -171,6 +173,9 @@ struct CoreOptions {
   double eviction_ratio = 0.05;
   // A segment whose owner has prepared nothing more for so long is not waited for: a grant evicts.
   base::Duration preparation_patience = std::chrono::seconds(3);
+  // Events that are remembered for why(), rounded up to a power of two; 0 = none. 72 bytes each,
+  // whatever the number of objects.
+  std::size_t remembered_events = std::size_t{1} << 16;
 };
 
 struct Totals {
@@ -239,14 +244,18 @@ class Core {
   void for_each_key(
       const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const;
 
+  // What became of a key: its present state and at most `most_events` of what is remembered of it.
+  // Takes no lease. What only the server knows (uptime, wall time) and the words are left empty.
+  KeyReport why(std::string_view key, std::size_t most_events, TimePoint now) const;
+
   // Recomputes every sum from the entries and compares: extents disjoint and inside their segment,
   // allocator and directory agree, counters equal reality, queues whole. The text names the first
   // difference. For tests and simulation; O(all).
   Result<void> verify() const;
 
-  // Bytes of entries, table and allocator nodes, and of the key arena.
+  // Bytes of entries, table and allocator nodes, of the key arena, and of remembered events.
   struct Memory {
-    std::size_t objects = 0, keys = 0;
+    std::size_t objects = 0, keys = 0, events = 0;
   };
   Memory memory() const;
 

@@ -27,7 +27,7 @@ void Core::State::expire_clients(std::size_t& budget) {
     Client& client = *clients.mounted.front();
     if (now < client.seen + ttl) return;
     const std::uint64_t entries = directory.size();
-    depart(client);
+    depart(client, KeyEventKind::kOwnerSilent);
     ++totals.expired_clients;
     budget -= std::min<std::size_t>(budget, 1 + entries - directory.size());
   }
@@ -42,7 +42,7 @@ void Core::State::end_leaving(std::size_t& budget) {
       continue;
     }
     const std::uint64_t entries = directory.size();
-    drop_segment(*clients.find_mounted(segment.client), segment);
+    drop_segment(*clients.find_mounted(segment.client), segment, KeyEventKind::kSegmentUnmounted);
     budget -= std::min<std::size_t>(budget, 1 + entries - directory.size());
   }
 }
@@ -57,7 +57,7 @@ std::uint64_t Core::State::staying_bytes() const {
 
 void Core::State::expire_grants(std::size_t& budget) {
   for (; budget > 0 && open.first != kNoEntry && directory[open.first].until <= now; --budget) {
-    release_grant(open.first, Decision::Kind::kGrantExpired);
+    release_grant(open.first, KeyEventKind::kWriteTimedOut);
   }
 }
 
@@ -78,14 +78,16 @@ void Core::State::evict_to_watermark(std::size_t& budget) {
   const auto target = static_cast<std::uint64_t>(capacity * std::max(low, 0.0));
   for (; budget > 0 && staying_bytes() > target; --budget) {
     // Those that are held now are for another round. Soft-pinned ones go for the high mark only.
-    if (!evict_one(nullptr, staying_bytes() > high)) break;
+    if (!evict_one(nullptr, staying_bytes() > high, KeyEventKind::kEvictedAhead)) break;
   }
   evicting_round = budget == 0;
 }
 
-void Core::State::release_grant(std::uint32_t number, Decision::Kind kind) {
-  note(kind, directory[number]);
-  if (kind == Decision::Kind::kGrantExpired) ++totals.expired_grants;
+void Core::State::release_grant(std::uint32_t number, KeyEventKind event) {
+  note(event, directory[number]);
+  const bool given_back =
+      event == KeyEventKind::kWriteRevoked || event == KeyEventKind::kWriteOvertaken;
+  if (!given_back) ++totals.expired_grants;
   unlink_open(number);
   erase(number);
 }
@@ -94,7 +96,7 @@ void Core::State::release_grants_of(const Client& client) {
   for (std::uint32_t number = open.first; number != kNoEntry;) {
     const std::uint32_t next = directory[number].queue.next;
     if (directory[number].writer == client.id) {
-      release_grant(number, Decision::Kind::kGrantExpired);
+      release_grant(number, KeyEventKind::kWriterLeft);
     }
     number = next;
   }

@@ -51,7 +51,7 @@ void Core::State::remove(const Item& item, Effect& effect) {
   } else {
     effect.version = entry.version;
     effect.size = entry.size;
-    drop_published(number, Decision::Kind::kRemoved);
+    drop_published(number, KeyEventKind::kRemoved);
   }
 }
 
@@ -71,21 +71,23 @@ void Core::State::sweep_numbered(const Item& item, Effect& effect) {
 void Core::State::sweep_some(const Command& command, Effect& effect) {
   constexpr std::size_t kRemoval = 8;
   std::size_t budget = std::max<std::size_t>(command.budget, 1);
+  const auto event =
+      command.matches == nullptr ? KeyEventKind::kRemovedWithAll : KeyEventKind::kRemovedByPattern;
   std::uint32_t number = command.cursor;
   for (; budget > 0 && number < directory.end(); ++number) {
     --budget;
     const Entry& entry = directory[number];
     if (entry.state != PutState::kPublished || (entry.until > now && !command.force)) continue;
     if (command.matches != nullptr && !(*command.matches)(directory.key(entry))) continue;
-    drop_published(number, Decision::Kind::kRemoved);
+    drop_published(number, event);
     ++effect.size;
     budget -= std::min(budget, kRemoval);
   }
   effect.cursor = number < directory.end() ? number : kSweepEnd;
 }
 
-void Core::State::drop_published(std::uint32_t number, Decision::Kind kind) {
-  note(kind, directory[number]);
+void Core::State::drop_published(std::uint32_t number, KeyEventKind event) {
+  note(event, directory[number]);
   leave(number);
   --totals.objects;
   erase(number);

@@ -88,7 +88,8 @@ std::uint64_t Core::State::evictable_bytes() const {
 }
 
 // False when nothing may be evicted. `freed` gets the segments where there is more room now.
-bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too) {
+bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too,
+                            KeyEventKind event) {
   std::size_t ends = 16;
   end_soft_pins(ends);
   std::uint32_t victim = ordinary.policy->next_victim(now);
@@ -102,7 +103,7 @@ bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too) 
   }
   ++totals.evicted_objects;
   totals.evicted_bytes += entry.size * entry.replicas;
-  drop_published(victim, Decision::Kind::kEvicted);
+  drop_published(victim, event);
   return true;
 }
 

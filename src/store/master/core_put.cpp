@@ -30,7 +30,7 @@ Code Core::State::make_way(const GrantTerms& terms, std::uint32_t first) {
     const Entry& entry = directory[number];
     const std::uint32_t next = entry.other;
     if (entry.state == PutState::kGranted && entry.until <= now) {
-      release_grant(number, Decision::Kind::kGrantExpired);
+      release_grant(number, KeyEventKind::kWriteTimedOut);
     } else if (!terms.upsert) {
       return Code::kObjectExists;
     } else if (entry.state == PutState::kGranted) {
@@ -158,7 +158,7 @@ Code Core::State::may_make_room(std::uint64_t units) {
 bool Core::State::evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen) {
   evict_scratch.clear();
   // A further replica is not worth an object that is to be kept.
-  if (!evict_one(&evict_scratch, chosen.empty())) return false;
+  if (!evict_one(&evict_scratch, chosen.empty(), KeyEventKind::kEvictedForRoom)) return false;
   if (const auto place = placer.place_in(evict_scratch, units, chosen)) chosen.push_back(*place);
   return true;
 }
@@ -212,7 +212,7 @@ void Core::State::publish(const Item& item, Effect& effect) {
     const bool taken = directory[first].state == PutState::kPublished;
     if (taken && (entry.flags & kReplaces) == 0) {
       effect.code = Code::kObjectExists;
-      return release_grant(number, Decision::Kind::kRevoked);
+      return release_grant(number, KeyEventKind::kWriteOvertaken);
     }
     effect.code = check_replicas(item, entry);
     if (effect.code != Code::kOk) return;
@@ -232,13 +232,13 @@ void Core::State::make_visible(std::uint32_t number, std::uint32_t first) {
   close_gaps(entry);
   unlink_open(number);
   settle_pins(entry, replaces ? &directory[first] : nullptr);
-  if (replaces) drop_published(first, Decision::Kind::kReplaced);
+  if (replaces) drop_published(first, KeyEventKind::kReplaced);
   if (number != first) directory.lead(number);
   entry.state = PutState::kPublished;
   entry.until = now;
   ++totals.objects;
   enter(number);
-  note(Decision::Kind::kPublished, entry);
+  note(KeyEventKind::kPublished, entry);
 }
 
 // From what the grant asked for and what the replaced object has to what the new one is.
@@ -262,7 +262,7 @@ void Core::State::revoke(const Item& item, Effect& effect) {
   if (directory[number].state == PutState::kPublished) {
     effect.code = Code::kInvalidWrite;
   } else {
-    release_grant(number, Decision::Kind::kRevoked);
+    release_grant(number, KeyEventKind::kWriteRevoked);
   }
 }
 

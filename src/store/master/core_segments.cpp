@@ -142,7 +142,12 @@ void Core::State::unmount_unnamed(Client& client, const Command& command) {
           return wanted.address.id == segment.address.id &&
                  wanted.address.incarnation == segment.address.incarnation;
         });
-    if (!named) drop_segment(client, segment);
+    if (named) continue;
+    const bool anew = std::any_of(
+        command.segments.begin(), command.segments.end(),
+        [&](const auto& wanted) { return wanted.address.name == segment.address.name; });
+    drop_segment(client, segment,
+                 anew ? KeyEventKind::kSegmentMountedAnew : KeyEventKind::kSegmentUnmounted);
   }
 }
 
@@ -171,22 +176,24 @@ bool Core::State::lies_in_leaving(const Entry& entry) const {
 }
 
 // Every object there loses a replica, and is lost with its last one. O(extents of the segment).
-void Core::State::drop_segment(Client& client, Segment& segment) {
+void Core::State::drop_segment(Client& client, Segment& segment, KeyEventKind event) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> extents;  // owner, handle
   extents.reserve(segment.allocator.extents());
   segment.allocator.for_each(
       [&](std::uint32_t handle) { extents.emplace_back(segment.allocator.owner(handle), handle); });
   for (const auto& [number, extent] : extents)
-    lose_replica(number, segment, extent);
+    lose_replica(number, segment, extent, event);
   totals.capacity_bytes -= segment.allocator.capacity() * memory::kExtentUnit;
   totals.prepared_bytes -= segment.allocator.prepared() * memory::kExtentUnit;
   --totals.segments;
   std::erase(client.segments, segment.handle);
   std::erase(leaving, segment.handle);
+  events.segment_gone(segment.handle, segment.address.name);
   segments.remove(segment);
 }
 
-void Core::State::lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent) {
+void Core::State::lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent,
+                               KeyEventKind event) {
   Entry& entry = directory[number];
   std::size_t replica = 0;
   while (entry.placements[replica].segment != segment.handle)
@@ -197,7 +204,7 @@ void Core::State::lose_replica(std::uint32_t number, const Segment& segment, std
     free_replica(entry, replica);
   } else if (entry.replicas == 1) {
     ++totals.lost_objects;
-    drop_published(number, Decision::Kind::kLost);
+    drop_published(number, event);
   } else {
     forget_bytes(entry, bytes_of(entry) / entry.replicas);
     free_replica(entry, replica);
@@ -216,7 +223,7 @@ void Core::State::disown(const Command& command) {
     for (const ClientId id : owners) {
       Client* client = clients.find_mounted(id);
       if (client == nullptr) continue;
-      depart(*client);
+      depart(*client, KeyEventKind::kOwnerReplaced);
       ++totals.disowned_clients;
     }
   }
@@ -237,7 +244,7 @@ void Core::State::unmount(const Command& command) {
       effects->items[i].code = Code::kSegmentNotFound;
     } else if (segment->address.incarnation == wanted.incarnation) {
       if (command.grace <= base::Duration::zero()) {
-        drop_segment(*client, *segment);
+        drop_segment(*client, *segment, KeyEventKind::kSegmentUnmounted);
         continue;
       }
       const bool again = segment->leaving();
@@ -246,7 +253,9 @@ void Core::State::unmount(const Command& command) {
       if (!again) begin_leaving(*segment);
     }
   }
-  if (command.segments.empty() && client != nullptr && client->mounted) depart(*client);
+  if (command.segments.empty() && client != nullptr && client->mounted) {
+    depart(*client, KeyEventKind::kOwnerLeft);
+  }
 }
 
 void Core::State::heartbeat(const Command& command) {
@@ -256,7 +265,7 @@ void Core::State::heartbeat(const Command& command) {
   client->sequence = command.sequence;
   if (command.newest_version > Version(epoch, sequence)) {
     ++totals.forged_versions;
-    depart(*client);
+    depart(*client, KeyEventKind::kOwnerDistrusted);
     return refuse(command, Code::kClientNotFound);
   }
   alive(*client);
@@ -274,10 +283,10 @@ void Core::State::heartbeat(const Command& command) {
 }
 
 // Its segments and open writes go, what it has published elsewhere stays.
-void Core::State::depart(Client& client) {
+void Core::State::depart(Client& client, KeyEventKind event) {
   release_grants_of(client);
   while (!client.segments.empty())
-    drop_segment(client, *segments.find(client.segments.back()));
+    drop_segment(client, *segments.find(client.segments.back()), event);
   client.mounted = false;
   client.seen = now;
   clients.departed.splice(clients.departed.end(), clients.mounted, client.position);

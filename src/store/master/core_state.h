@@ -13,6 +13,7 @@
 #include "store/master/allocation/placement.h"
 #include "store/master/core.h"
 #include "store/master/directory.h"
+#include "store/master/event_ring.h"
 #include "store/master/eviction/lru.h"
 #include "store/master/held_bytes.h"
 #include "store/master/outcomes.h"
@@ -98,7 +99,7 @@ struct Core::State {
   void answer_numbered(const Item& item, Answer answer, Effect& effect);
   void forget_below(Client& client, std::uint64_t oldest_open);
   void refuse(const Command& command, Code code);
-  void note(Decision::Kind kind, const Entry& entry);
+  void note(KeyEventKind event, const Entry& entry);
   bool next_version(Version& version);
   std::uint64_t bytes_of(const Entry& entry) const;  // in units, of the replicas that are there
   void free_replica(Entry& entry, std::size_t replica);
@@ -132,7 +133,7 @@ struct Core::State {
   void sweep(const Command& command);
   void sweep_numbered(const Item& item, Effect& effect);
   void sweep_some(const Command& command, Effect& effect);
-  void drop_published(std::uint32_t number, Decision::Kind kind);
+  void drop_published(std::uint32_t number, KeyEventKind event);
 
   // core_segments.cpp
   void mount(const Command& command);
@@ -144,12 +145,13 @@ struct Core::State {
   void unmount_unnamed(Client& client, const Command& command);
   void begin_leaving(Segment& segment);
   bool lies_in_leaving(const Entry& entry) const;
-  void drop_segment(Client& client, Segment& segment);
-  void lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent);
+  void drop_segment(Client& client, Segment& segment, KeyEventKind event);
+  void lose_replica(std::uint32_t number, const Segment& segment, std::uint32_t extent,
+                    KeyEventKind event);
   void disown(const Command& command);
   void prepare(Segment& segment, std::uint64_t bytes);
   void alive(Client& client);
-  void depart(Client& client);
+  void depart(Client& client, KeyEventKind event);
 
   // core_expiry.cpp
   void tick(const Command& command);
@@ -158,7 +160,7 @@ struct Core::State {
   std::uint64_t staying_bytes() const;
   void expire_grants(std::size_t& budget);
   void evict_to_watermark(std::size_t& budget);
-  void release_grant(std::uint32_t number, Decision::Kind kind);
+  void release_grant(std::uint32_t number, KeyEventKind event);
   void release_grants_of(const Client& client);
 
   // core_pins.cpp
@@ -171,7 +173,16 @@ struct Core::State {
   bool is_pin_end(const PinEnds::End& end) const;
   void end_soft_pins(std::size_t& budget);
   std::uint64_t evictable_bytes() const;
-  bool evict_one(std::vector<Segment*>* freed, bool soft_pinned_too);
+  bool evict_one(std::vector<Segment*>* freed, bool soft_pinned_too, KeyEventKind event);
+
+  // core_why.cpp
+  KeyReport why(std::string_view key, std::size_t most_events, std::uint64_t at) const;
+  void describe_writes(std::uint32_t first, std::uint64_t at, KeyReport& report) const;
+  void describe_published(const Entry& entry, std::uint64_t at, KeyReport& report) const;
+  void list_events(std::string_view key, std::size_t most, std::uint64_t at,
+                   KeyReport& report) const;
+  std::string segment_name(std::uint32_t handle) const;
+  std::string client_name(ClientId id) const;
 
   // core_verify.cpp
   Result<void> verify() const;
@@ -199,6 +210,7 @@ struct Core::State {
   std::vector<std::uint32_t> leaving;  // handles of segments
   OpenGrants open;
   Clients clients;
+  EventRing events;
   Totals totals;
   std::uint64_t now = 0;  // ns, of the command
   std::uint64_t last_tick = 0;

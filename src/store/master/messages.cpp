@@ -275,6 +275,29 @@ Result<Request> parse_sweep(base::ConstBuffer body) {
   return request;
 }
 
+flatbuffers::Offset<wire::KeyEvent> add_event(FlatBufferBuilder& builder, const KeyEvent& event) {
+  const auto segment = builder.CreateSharedString(event.segment);
+  const auto writer = builder.CreateSharedString(event.writer);
+  return wire::CreateKeyEvent(builder, static_cast<std::uint8_t>(event.kind), event.soft_pinned,
+                              event.version, event.size,
+                              static_cast<std::uint64_t>(event.ago.count()), segment, writer);
+}
+
+flatbuffers::Offset<wire::KeyReport> add_report(FlatBufferBuilder& builder,
+                                                const KeyReport& report) {
+  std::vector<flatbuffers::Offset<wire::KeyEvent>> events;
+  for (const KeyEvent& event : report.events)
+    events.push_back(add_event(builder, event));
+  const auto event_vector = builder.CreateVector(events);
+  const auto segments = builder.CreateVectorOfStrings(report.segments);
+  const auto writer = builder.CreateSharedString(report.writer);
+  return wire::CreateKeyReport(
+      builder, static_cast<std::uint8_t>(report.state), report.version, report.size, segments,
+      report.soft_pinned, report.hard_pinned, static_cast<std::uint64_t>(report.lease_left.count()),
+      report.open_writes, writer, static_cast<std::uint64_t>(report.writing_for.count()),
+      event_vector, report.more_events);
+}
+
 Result<Request> parse_by_method(net::Method method, base::ConstBuffer body) {
   switch (method) {
     case net::Method::kMount:
@@ -389,6 +412,25 @@ Result<Request> parse_request(net::Method method, base::ConstBuffer body) {
   return request;
 }
 
+Result<WhyQuestion> parse_why(base::ConstBuffer body) {
+  MC_TRY(const wire::WhyRequest* table, verified<wire::WhyRequest>(body));
+  if (count_of(table->key_lengths()) > kMaxWhyKeys) {
+    return malformed(
+        fmt::format("{} keys, at most {}", count_of(table->key_lengths()), kMaxWhyKeys));
+  }
+  Request request;
+  MC_CHECK(read_keys(table, request));
+  WhyQuestion question;
+  for (const CommandItem& item : request.items) {
+    if (item.key.empty() || item.key.size() > kMaxKeyLength) {
+      return malformed(fmt::format("a key of {} bytes", item.key.size()));
+    }
+    question.keys.push_back(item.key);
+  }
+  question.most_events = std::min<std::size_t>(table->most_events(), kMaxWhyEvents);
+  return question;
+}
+
 net::Bytes encode_mount_reply(const MountTerms& terms, std::span<const Effect> effects) {
   FlatBufferBuilder builder;
   const auto codes = add_codes(builder, effects);
@@ -420,6 +462,24 @@ net::Bytes encode_sweep_reply(const Effect& effect) {
   FlatBufferBuilder builder;
   builder.Finish(
       wire::CreateSweepReply(builder, wire_code(effect.code), effect.size, effect.cursor));
+  return take(builder);
+}
+
+// However long the names, a reply fits into a frame.
+static_assert(kMaxWhyKeys * ((kMaxWhyEvents + kMaxReplicas + 1) * (2 * kMaxName + 160)) <
+              net::kMaxControlPayload);
+
+net::Bytes encode_why_reply(std::span<const KeyReport> reports) {
+  FlatBufferBuilder builder;
+  std::vector<flatbuffers::Offset<wire::KeyReport>> tables;
+  for (const KeyReport& report : reports)
+    tables.push_back(add_report(builder, report));
+  const auto vector = builder.CreateVector(tables);
+  const KeyReport any = reports.empty() ? KeyReport() : reports.front();
+  builder.Finish(wire::CreateWhyReply(
+      builder, vector, any.remembered_events,
+      static_cast<std::uint64_t>(any.remembered_for.count()), any.has_forgotten,
+      static_cast<std::uint64_t>(any.master_uptime.count()), any.master_time));
   return take(builder);
 }
 

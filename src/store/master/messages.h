@@ -33,6 +33,14 @@ struct Request {
 inline constexpr std::size_t kMaxSegmentsPerMessage = 256;
 Result<Request> parse_request(net::Method method, base::ConstBuffer body);
 
+// kWhy, which is a question to the core and no command. Keys point into the message's body.
+struct WhyQuestion {
+  std::vector<std::string_view> keys;
+  std::size_t most_events = 0;
+};
+// Likewise checked; an empty or over-long key is kInvalidArgument for all of them.
+Result<WhyQuestion> parse_why(base::ConstBuffer body);
+
 struct MountTerms {
   Epoch epoch{};
   base::Duration client_ttl{};
@@ -43,6 +51,8 @@ net::Bytes encode_heartbeat_reply(Epoch epoch);
 net::Bytes encode_codes_reply(std::span<const Effect> effects);
 net::Bytes encode_unmount_reply(std::span<const Effect> effects);
 net::Bytes encode_sweep_reply(const Effect& effect);
+// At most kMaxWhyKeys reports, of one Master.
+net::Bytes encode_why_reply(std::span<const KeyReport> reports);
 net::Bytes encode_grant_reply(const Core& core, const Effects& effects);
 net::Bytes encode_locate_reply(const Core& core, const Effects& effects, base::Duration lease);
 

@@ -288,6 +288,35 @@ TEST(Messages, DamagedOnesAreReadOrRefusedAndNeverMore) {
   }
 }
 
+TEST(Messages, QuestionsWhyAreReadWithinTheirLimits) {
+  const net::Bytes body = why_message(kTwoKeys, 255);
+  const Result<WhyQuestion> question = parse_why(body);
+  ASSERT_TRUE(question) << question.error().message();
+  EXPECT_EQ(question->keys, (std::vector<std::string_view>{"a", "bcd"}));
+  EXPECT_EQ(question->most_events, kMaxWhyEvents);
+  const auto refusal_of = [](const net::Bytes& wrong) {
+    const Result<WhyQuestion> read = parse_why(wrong);
+    return read ? std::string() : std::string(read.error().detail());
+  };
+  EXPECT_NE(refusal_of(net::Bytes(64, std::byte{0xFF})).find("verify"), std::string::npos);
+  EXPECT_NE(refusal_of(why_message(Keys(), 1)).find("no keys"), std::string::npos);
+  EXPECT_NE(refusal_of(why_message(Keys({""}), 1)).find("a key of 0 bytes"), std::string::npos);
+  EXPECT_NE(refusal_of(why_message(Keys({std::string(4097, 'k')}), 1)).find("4097 bytes"),
+            std::string::npos);
+  EXPECT_TRUE(parse_why(why_message(Keys(std::vector<std::string>(kMaxWhyKeys, "k")), 1)));
+  const Keys many(std::vector<std::string>(kMaxWhyKeys + 1, "k"));
+  EXPECT_NE(refusal_of(why_message(many, 1)).find("257 keys, at most 256"), std::string::npos);
+  base::Random random(2);
+  for (int round = 0; round < 3000; ++round) {
+    net::Bytes damaged = body;
+    damaged[random.below(damaged.size())] = static_cast<std::byte>(random.next());
+    const Result<WhyQuestion> read = parse_why(damaged);
+    if (read) {
+      EXPECT_LE(read->keys.size(), kMaxWhyKeys);
+    }
+  }
+}
+
 TEST(Messages, RepliesNameEachSegmentOnce) {
   CoreOptions options;
   options.epoch = Epoch{1};

@@ -105,6 +105,12 @@ inline net::Bytes sweep_message(const Numbers& numbers, const std::string& patte
   });
 }
 
+inline net::Bytes why_message(const Keys& keys, std::uint8_t most_events) {
+  return packed([&](FlatBufferBuilder& b) {
+    return wire::CreateWhyRequestDirect(b, &keys.bytes, &keys.lengths, most_events);
+  });
+}
+
 struct Given {
   std::uint64_t id = 1;
   std::uint64_t incarnation = 1;

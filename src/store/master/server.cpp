@@ -10,6 +10,7 @@
 #include "store/master/key_pattern.h"
 #include "store/master/messages.h"
 #include "store/master/server_metrics.h"
+#include "store/why/explain.h"
 
 namespace mooncake::store::master {
 
@@ -47,7 +48,10 @@ class Server final : public MasterServer {
         options_(std::move(options)),
         core_(core),
         rpc_(net::RpcServer::create(env, rpc_options())),
-        metrics_(core_, *rpc_) {
+        metrics_(core_, *rpc_),
+        why_requests_(metrics_.registry().counter("master_why_requests_total",
+                                                  "Questions what became of keys")),
+        started_(env_.now()) {
     epoch_ = core_.epoch();
     for (const net::Method method :
          {net::Method::kMount, net::Method::kUnmount, net::Method::kHeartbeat, net::Method::kGrant,
@@ -55,6 +59,7 @@ class Server final : public MasterServer {
           net::Method::kRemove, net::Method::kSweep}) {
       rpc_->handle(method, [this, method](net::ServerCall& call) { return answer(method, call); });
     }
+    rpc_->handle(net::Method::kWhy, [this](net::ServerCall& call) { return answer_why(call); });
     tasks_.start(tick());
   }
 
@@ -63,6 +68,7 @@ class Server final : public MasterServer {
   Task<void> stop() override;
   Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) override;
 
+  KeyReport why(std::string_view key, std::size_t most_events) const override;
   const Core& core() const override { return core_; }
   net::RpcServer::Counters rpc_counters() const override { return rpc_->counters(); }
   base::MetricsRegistry& metrics() override { return metrics_.registry(); }
@@ -76,6 +82,7 @@ class Server final : public MasterServer {
     return rpc;
   }
   Task<Result<net::Bytes>> answer(net::Method method, net::ServerCall& call);
+  Task<Result<net::Bytes>> answer_why(net::ServerCall& call);
   Result<net::Bytes> reply(const Request& request, const Effects& effects) const;
   void apply(const Command& command, Effects& effects);
   void extend_epochs();
@@ -95,6 +102,8 @@ class Server final : public MasterServer {
   base::Epoch epoch_{};  // what frames say; the core's, whatever peers claim
   std::unique_ptr<net::RpcServer> rpc_;
   ServerMetrics metrics_;
+  base::Counter& why_requests_;
+  const base::TimePoint started_;
   std::vector<Effect> arena_;
   std::vector<Decision> decisions_;
   os::Completion<bool>* ticking_ = nullptr;  // the wait for the next tick
@@ -161,6 +170,27 @@ Task<Result<net::Bytes>> Server::answer(net::Method method, net::ServerCall& cal
   }
   metrics_.answered(request->command, effects, effects.code != Code::kOk);
   co_return reply(*request, effects);
+}
+
+Task<Result<net::Bytes>> Server::answer_why(net::ServerCall& call) {
+  Result<WhyQuestion> question = parse_why(call.body());
+  if (!question) co_return fail(std::move(question).error());
+  why_requests_.add();
+  std::vector<KeyReport> reports;
+  for (const std::string_view key : question->keys)
+    reports.push_back(why(key, question->most_events));
+  co_return encode_why_reply(reports);
+}
+
+KeyReport Server::why(std::string_view key, std::size_t most_events) const {
+  using std::chrono::milliseconds;
+  const base::TimePoint now = env_.now();
+  KeyReport report = core_.why(key, std::min(most_events, kMaxWhyEvents), now);
+  report.master_uptime = std::chrono::duration_cast<milliseconds>(now - started_);
+  report.master_time = env_.executor.clock().unix_seconds();
+  if (!report.has_forgotten) report.remembered_for = report.master_uptime;
+  explain(key, report);
+  return report;
 }
 
 // The first segment of a mount whose name another engine's has; all of one client share theirs.

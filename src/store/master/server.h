@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/metrics.h"
 #include "base/task.h"
@@ -47,6 +48,9 @@ class MasterServer {
   // others are served; leased ones stay unless it is forced. Gives their number. kInvalidArgument
   // names the pattern's fault. For whoever operates this Master; clients do it step by step.
   virtual Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) = 0;
+
+  // What became of a key, in facts and in words; at most kMaxWhyEvents events. Takes no lease.
+  virtual KeyReport why(std::string_view key, std::size_t most_events) const = 0;
 
   virtual const Core& core() const = 0;
   virtual net::RpcServer::Counters rpc_counters() const = 0;

@@ -300,6 +300,33 @@ TEST_F(ServerTest, SegmentsOfOneNameAreOneRowAndNamesAreEscaped) {
   EXPECT_TRUE(exposes("segment_allocated_bytes{segment=\"h\xC3\xB6st\\\"\\\\:1\"} 0"));
 }
 
+TEST_F(ServerTest, SaysWhatBecameOfKeys) {
+  options.core.remembered_events = 4;
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  put("k", 1);
+  call(Method::kRemove, remove_message({.first = 3}, Keys({"k"}), true));
+  net.executor.run_for(seconds(2));
+  const auto* reply = table<wire::WhyReply>(Method::kWhy, why_message(Keys({"k", "other"}), 8));
+  ASSERT_NE(reply, nullptr);
+  ASSERT_EQ(reply->reports()->size(), 2u);
+  const auto* events = reply->reports()->Get(0)->events();
+  ASSERT_EQ(events->size(), 2u);
+  EXPECT_EQ(events->Get(0)->kind(), static_cast<int>(KeyEventKind::kRemoved));
+  EXPECT_GE(events->Get(0)->age_ms(), 2000u);
+  EXPECT_EQ(events->Get(0)->segment()->str(), "host1");
+  EXPECT_EQ(events->Get(1)->writer()->str(), "client");
+  EXPECT_EQ(reply->reports()->Get(1)->events()->size(), 0u);
+  EXPECT_FALSE(reply->has_forgotten());
+  EXPECT_EQ(reply->remembered_ms(), reply->uptime_ms());
+  EXPECT_TRUE(exposes("master_why_requests_total 1"));
+  // Since its start it remembers everything; later only so much.
+  EXPECT_EQ(master->why("other", 8).reason, MissReason::kNeverStored);
+  for (std::uint64_t i = 0; i < 4; ++i)
+    put("next" + std::to_string(i), 10 + 2 * i);
+  EXPECT_EQ(master->why("k", 8).reason, MissReason::kForgotten);
+}
+
 TEST_F(ServerTest, OnlyGrantedObjectsCountAsValues) {
   start();
   table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));

@@ -76,6 +76,8 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.server.core.evict_soft_pinned = settings.boolean("allow_evict_soft_pinned_objects");
   config.server.core.eviction_high_watermark = settings.real("eviction_high_watermark_ratio");
   config.server.core.eviction_ratio = settings.real("eviction_ratio");
+  config.server.core.remembered_events =
+      static_cast<std::size_t>(settings.integer("remembered_events"));
   config.server.identity.role = "master";
   config.server.identity.name = net::to_string(config.rpc);
   config.server.identity.boot_id = base::boot_id();
