@@ -55,7 +55,8 @@ class Program {
     config_.server.identity.incarnation = static_cast<base::Incarnation>(base::secure_random() | 1);
     MC_TRY(master_, master::MasterServer::create(runtime_->env(), config_.server));
     MC_TRY(http_, net::HttpServer::create(runtime_->env()));
-    master::add_master_routes(*http_, *master_);
+    master::add_master_routes(
+        *http_, *master_, {net::to_string(config_.rpc), config_.server.identity.cluster_secret});
     Result<net::Address> at = http_->listen(config_.http);
     if (!at) return fail(with_way_out(std::move(at).error(), "metrics_host", "metrics_port"));
     config_.http = *at;

@@ -19,12 +19,16 @@ struct HttpRequest {
   std::string path;    // decoded, without the query
   // Decoded, '+' is a space; the last of equal names wins.
   std::map<std::string, std::string> query;
+  std::string authorization;  // the header field of this name; empty without one
   std::string body;
 };
 struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  // If set, follows `body` in pieces: asked for the next one when the last has left, until it is
+  // empty. Executor thread. So a long answer takes the memory of one piece.
+  std::function<base::Task<std::string>()> more;
 };
 
 struct HttpLimits {
@@ -60,6 +64,10 @@ class HttpServer {
 base::Task<Result<HttpResponse>> http_request(
     os::Env env, std::string method, std::string url, std::string body, base::TimePoint deadline,
     base::Duration connect_timeout = base::Duration::max(), os::CancelToken* cancel = nullptr);
+
+// Whether the request says "Authorization: Bearer SECRET". How long it takes tells nothing of the
+// secret but its length.
+bool shows_secret(const HttpRequest& request, std::string_view secret);
 
 // Percent-encodes everything but unreserved characters.
 std::string url_encode(std::string_view text);

@@ -1,8 +1,11 @@
 // A connection is one task: read a request, run its handler, write the answer, until someone stops.
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
+
+#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <atomic>
@@ -48,6 +51,7 @@ Result<HttpRequest> to_request(const Request& from) {
   HttpRequest request;
   request.method = std::string_view(from.method_string());
   MC_CHECK(parse_target(std::string_view(from.target()), request));
+  request.authorization = std::string_view(from[http::field::authorization]);
   request.body = from.body();
   return request;
 }
@@ -126,6 +130,9 @@ class Server final : public HttpServer {
   Task<error_code> read_some(Session& session, base::Duration limit);
   Task<error_code> write(Session& session, const Request& request, HttpResponse response,
                          bool keep_alive);
+  Task<error_code> write_pieces(Session& session, http::response<http::string_body>& message,
+                                HttpResponse& response);
+  Task<error_code> write_piece(Session& session, const std::string& piece, bool chunked);
   template <typename Message>
   Task<error_code> write_message(Session& session, Message& message);
   Task<HttpResponse> handle(const HttpRequest& request);
@@ -351,6 +358,13 @@ Task<error_code> Server::write(Session& session, const Request& request, HttpRes
       message.set(http::field::allow, routes_.at(named.path).allow());
     }
   }
+  const bool pieces = static_cast<bool>(response.more);
+  if (pieces) {
+    message.version(request.version() == 10 ? 10 : 11);
+    message.keep_alive(keep_alive);
+    Task<error_code> writing = write_pieces(session, message, response);
+    co_return co_await writing;
+  }
   const bool bodyless = response.status < 200 || response.status == 204 || response.status == 304;
   if (!bodyless) message.body() = std::move(response.body);
   message.prepare_payload();
@@ -359,6 +373,49 @@ Task<error_code> Server::write(Session& session, const Request& request, HttpRes
   if (request.method() != http::verb::head) co_return co_await write_message(session, message);
   http::response<http::empty_body> head(std::move(message.base()));
   co_return co_await write_message(session, head);
+}
+
+// In chunks; to HTTP/1.0, which knows none, until the connection ends.
+Task<error_code> Server::write_pieces(Session& session, http::response<http::string_body>& message,
+                                      HttpResponse& response) {
+  const bool chunked = message.version() == 11;
+  if (chunked) message.chunked(true);
+  if (!chunked) message.keep_alive(false);
+  http::response_serializer<http::string_body> head(message);
+  session.stream.expires_after(limits_.idle_timeout);
+  error_code error = co_await await_io<error_code>(
+      env_.executor, [&](auto done) { http::async_write_header(session.stream, head, done); });
+  std::string piece = std::move(response.body);
+  bool first = true;
+  while (!error && !stopping_) {
+    if (!first || piece.empty()) {
+      Task<std::string> asking = response.more();
+      piece = co_await asking;
+    }
+    first = false;
+    if (piece.empty()) break;
+    Task<error_code> writing = write_piece(session, piece, chunked);
+    error = co_await writing;
+  }
+  if (!error && stopping_) error = boost::asio::error::operation_aborted;
+  if (error) co_return error;
+  if (!chunked) co_return make_error_code(http::error::end_of_stream);
+  session.stream.expires_after(limits_.idle_timeout);
+  co_return co_await await_io<error_code>(env_.executor, [&](auto done) {
+    boost::asio::async_write(session.stream, http::make_chunk_last(), done);
+  });
+}
+
+Task<error_code> Server::write_piece(Session& session, const std::string& piece, bool chunked) {
+  session.stream.expires_after(limits_.idle_timeout);
+  const auto bytes = boost::asio::buffer(piece);
+  co_return co_await await_io<error_code>(env_.executor, [&](auto done) {
+    if (chunked) {
+      boost::asio::async_write(session.stream, http::make_chunk(bytes), done);
+    } else {
+      boost::asio::async_write(session.stream, bytes, done);
+    }
+  });
 }
 
 Task<void> Server::linger(Session& session) {
@@ -380,6 +437,15 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(os::Env env, HttpLimits l
   boost::asio::io_context* io = io_context_of(env.executor);
   if (!io) return fail(Code::kNotSupported, "HTTP needs the executor of a net::Runtime");
   return std::make_unique<Server>(env, limits, *io);
+}
+
+bool shows_secret(const HttpRequest& request, std::string_view secret) {
+  constexpr std::string_view kScheme = "Bearer ";
+  std::string_view given = request.authorization;
+  if (!beast::iequals(given.substr(0, kScheme.size()), kScheme)) return false;
+  given.remove_prefix(kScheme.size());
+  return given.size() == secret.size() &&
+         CRYPTO_memcmp(given.data(), secret.data(), secret.size()) == 0;
 }
 
 Result<HttpRequest> parse_http_request(std::string_view bytes, const HttpLimits& limits) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "net/http.h"
+#include "net/http_url.h"
 #include "net/runtime.h"
 #include "os/run_blocking.h"
 #include "os/sim_executor.h"
@@ -349,6 +350,77 @@ TEST_F(Http, StopWaitsForHandlersAndClosesTheRest) {
   stopped.get();
   EXPECT_NE(waiting.receive().find("HTTP/1.1 200"), std::string::npos);
   other->stop();
+}
+
+base::Task<std::string> next_piece(std::shared_ptr<int> left) {
+  co_return *left == 0 ? std::string() : std::to_string((*left)--) + " ";
+}
+
+base::Task<HttpResponse> in_pieces(const HttpRequest& request) {
+  HttpResponse response;
+  response.body = request.query.contains("head") ? "head " : "";
+  const auto left = std::make_shared<int>(request.query.contains("none") ? 0 : 3);
+  response.more = [left] { return next_piece(left); };
+  co_return response;
+}
+
+TEST_F(Http, LongAnswersGoOutInPieces) {
+  server = HttpServer::create(runtime->env()).value();
+  server->route("GET", "/pieces", in_pieces);
+  address = server->listen({"127.0.0.1", 0}).value();
+  EXPECT_EQ(request("GET", url("/pieces"))->body, "3 2 1 ");
+  EXPECT_EQ(request("GET", url("/pieces?head=1"))->body, "head 3 2 1 ");
+  EXPECT_EQ(request("GET", url("/pieces?none=1"))->body, "");
+  // The connection goes on behind the last piece.
+  const std::string two = raw("GET /pieces HTTP/1.1\r\n\r\nGET /pieces?none=1 HTTP/1.1\r\n\r\n");
+  EXPECT_NE(two.find("Transfer-Encoding: chunked"), std::string::npos) << two;
+  EXPECT_NE(two.find("2\r\n3 \r\n2\r\n2 \r\n2\r\n1 \r\n0\r\n\r\nHTTP/1.1 200"), std::string::npos);
+  // Who knows no chunks gets them as they are, and the end of the connection.
+  const std::string old = raw("GET /pieces HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  EXPECT_TRUE(old.ends_with("\r\n\r\n3 2 1 ")) << old;
+  EXPECT_EQ(old.find("chunked"), std::string::npos);
+}
+
+base::Task<std::string> endless_piece() { co_return std::string(1 << 20, 'x'); }
+
+// `alive` goes with the answer.
+base::Task<HttpResponse> endless(std::shared_ptr<void> alive) {
+  HttpResponse response;
+  response.more = [alive] { return endless_piece(); };
+  co_return response;
+}
+
+TEST_F(Http, APieceThatNobodyTakesEndsTheAnswer) {
+  HttpLimits limits;
+  limits.idle_timeout = 200ms;
+  std::promise<void> over;
+  server = HttpServer::create(runtime->env(), limits).value();
+  server->route("GET", "/endless", [&over](const HttpRequest&) {
+    return endless(std::shared_ptr<void>(nullptr, [&over](void*) { over.set_value(); }));
+  });
+  address = server->listen({"127.0.0.1", 0}).value();
+  RawSocket reader(address);
+  reader.send("GET /endless HTTP/1.1\r\n\r\n");
+  EXPECT_NE(reader.receive("xxxx").find("200 OK"), std::string::npos);
+  // It reads no more, and says nothing.
+  EXPECT_EQ(over.get_future().wait_for(20s), std::future_status::ready);
+}
+
+TEST_F(Http, ASecretIsShownAsABearer) {
+  const auto shown = [](std::string_view authorization) {
+    HttpRequest request;
+    request.authorization = authorization;
+    return shows_secret(request, "swordfish");
+  };
+  EXPECT_TRUE(shown("Bearer swordfish"));
+  EXPECT_TRUE(shown("bearer swordfish"));
+  for (const char* wrong : {"", "Bearer", "Bearer ", "Bearer swordfisj", "Bearer swordfish ",
+                            "Basic swordfish", "swordfish"})
+    EXPECT_FALSE(shown(wrong)) << wrong;
+  const auto parsed =
+      parse_http_request("GET / HTTP/1.1\r\nAuthorization: Bearer x\r\n\r\n", HttpLimits());
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->authorization, "Bearer x");
 }
 
 base::Task<HttpResponse> no_content(const HttpRequest&) {

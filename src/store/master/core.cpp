@@ -314,17 +314,33 @@ const SegmentAddress* Core::segment_named(std::string_view name) const {
 std::vector<SegmentUse> Core::segments() const {
   std::vector<SegmentUse> uses;
   for (const Segment* segment : state_->segments.all()) {
-    uses.push_back({segment->address, segment->allocator.prepared() * memory::kExtentUnit,
+    uses.push_back({segment->address, segment->client,
+                    segment->allocator.prepared() * memory::kExtentUnit,
                     segment->allocator.allocated() * memory::kExtentUnit, segment->leaving()});
   }
   return uses;
 }
 
-void Core::for_each_key(
-    const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const {
-  state_->directory.for_each([&](std::uint32_t, const Entry& entry) {
-    return entry.state != PutState::kPublished || visit(state_->directory.key(entry), entry.size);
-  });
+Effect Core::peek(std::string_view key) const {
+  const Directory& directory = state_->directory;
+  const std::uint32_t number = directory.find(directory.hash(key), key);
+  Effect effect;
+  if (number == kNoEntry || directory[number].state != PutState::kPublished) {
+    effect.code = Code::kObjectNotFound;
+  } else {
+    describe(directory[number], effect);
+  }
+  return effect;
+}
+
+std::uint32_t Core::visit_keys(std::uint32_t cursor, std::size_t budget,
+                               const std::function<void(std::string_view key)>& visit) const {
+  const Directory& directory = state_->directory;
+  for (; budget > 0 && cursor < directory.end(); ++cursor, --budget) {
+    const Entry& entry = directory[cursor];
+    if (entry.state == PutState::kPublished) visit(directory.key(entry));
+  }
+  return cursor < directory.end() ? cursor : kSweepEnd;
 }
 
 KeyReport Core::why(std::string_view key, std::size_t most_events, TimePoint now) const {

@@ -195,6 +195,7 @@ struct Totals {
 
 struct SegmentUse {
   SegmentAddress address;
+  ClientId client{};
   std::uint64_t prepared = 0;
   std::uint64_t allocated_bytes = 0;
   bool leaving = false;
@@ -240,9 +241,12 @@ class Core {
   // One that has this name; null when there is none.
   const SegmentAddress* segment_named(std::string_view name) const;
   std::vector<SegmentUse> segments() const;
-  // Calls `visit` for each published key, in no order, until it returns false.
-  void for_each_key(
-      const std::function<bool(std::string_view key, std::uint64_t size)>& visit) const;
+  // As kLocate answers, but takes no lease.
+  Effect peek(std::string_view key) const;
+  // Calls `visit` for the published keys among the next `budget` entries from `cursor` on; returns
+  // where to go on, kSweepEnd when nothing is left. What comes or goes meanwhile may be left out.
+  std::uint32_t visit_keys(std::uint32_t cursor, std::size_t budget,
+                           const std::function<void(std::string_view key)>& visit) const;
 
   // What became of a key: its present state and at most `most_events` of what is remembered of it.
   // Takes no lease. What only the server knows (uptime, wall time) and the words are left empty.

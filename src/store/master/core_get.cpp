@@ -6,6 +6,14 @@
 
 namespace mooncake::store::master {
 
+void describe(const Entry& entry, Effect& effect) {
+  effect.version = entry.version;
+  effect.size = entry.size;
+  effect.replicas = entry.replicas;
+  for (std::size_t i = 0; i < entry.replicas; ++i)
+    effect.placements[i] = entry.placements[i];
+}
+
 void Core::State::lease(std::uint32_t number, Entry& entry) {
   const std::uint64_t until = now + lease_ns;
   if (entry.until == until && until != now) return;
@@ -22,11 +30,7 @@ void Core::State::locate(std::uint32_t number, Effect& effect) {
   Entry& entry = directory[number];
   entry.flags &= static_cast<std::uint8_t>(~kRemoveWanted);
   lease(number, entry);
-  effect.version = entry.version;
-  effect.size = entry.size;
-  effect.replicas = entry.replicas;
-  for (std::size_t i = 0; i < entry.replicas; ++i)
-    effect.placements[i] = entry.placements[i];
+  describe(entry, effect);
 }
 
 void Core::State::exist(std::uint32_t number, Effect& effect) {

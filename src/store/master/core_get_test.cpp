@@ -112,12 +112,32 @@ TEST_F(Get, LargeBatchesOfRepeatedKeys) {
 }
 
 TEST_F(Get, KeysAreListed) {
-  f.put(kOne, "a", 5);
-  f.put(kOne, "b", 6);
+  for (const char* key : {"a", "b", "c"})
+    f.put(kOne, key);
   f.grant(kOne, "open", 7);
-  std::uint64_t sum = 0;
-  f.core.for_each_key([&](std::string_view, std::uint64_t size) { return (sum += size) > 0; });
-  EXPECT_EQ(sum, 11u);
+  EXPECT_EQ(f.remove(kOne, "b"), Code::kOk);
+  std::string all;
+  std::uint32_t cursor = 0;
+  int steps = 0;
+  for (; cursor != kSweepEnd; ++steps)
+    cursor = f.core.visit_keys(cursor, 1, [&](std::string_view key) { all += key; });
+  EXPECT_EQ(all, "ac");
+  EXPECT_EQ(steps, 4) << "one entry at a time";
+  EXPECT_EQ(f.core.visit_keys(99, 1, [](std::string_view) { FAIL(); }), kSweepEnd);
+}
+
+TEST_F(Get, APeekTakesNoLease) {
+  const Effect put = f.put(kOne, "a", 5);
+  f.now += kSecond;
+  const Effect seen = f.core.peek("a");
+  EXPECT_EQ(seen.version, put.version);
+  EXPECT_EQ(seen.size, 5u);
+  ASSERT_EQ(seen.replicas, 1);
+  EXPECT_EQ(seen.placements[0], put.placements[0]);
+  EXPECT_EQ(f.remove(kOne, "a"), Code::kOk);
+  EXPECT_EQ(f.core.peek("a").code, Code::kObjectNotFound);
+  f.grant(kOne, "open", 7);
+  EXPECT_EQ(f.core.peek("open").code, Code::kObjectNotFound);
 }
 
 }  // namespace

@@ -80,6 +80,9 @@ struct Candidates {
   std::uint64_t bytes = 0;  // in units
 };
 
+// What a reader is told of a published object (core_get.cpp).
+void describe(const Entry& entry, Effect& effect);
+
 struct Core::State {
   explicit State(const CoreOptions& options_);
 

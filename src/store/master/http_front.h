@@ -1,12 +1,21 @@
-// The Master's HTTP face: /metrics and /health.
+// The Master's HTTP face: how it is, what it holds, and why a key missed.
 #pragma once
+
+#include <string>
 
 #include "net/http.h"
 #include "store/master/server.h"
 
 namespace mooncake::store::master {
 
-// Both on one executor. The master must outlive the server's stop().
-void add_master_routes(net::HttpServer& http, MasterServer& master);
+struct FrontOptions {
+  std::string leader_address;  // host:port for clients
+  // Of the cluster. When there is one, what changes anything must show it, as "Authorization:
+  // Bearer SECRET"; what only reads is served to whoever reaches the port, as /metrics is.
+  std::string cluster_secret;
+};
+
+// All on one executor. The master must outlive the server's stop().
+void add_master_routes(net::HttpServer& http, MasterServer& master, FrontOptions options);
 
 }  // namespace mooncake::store::master

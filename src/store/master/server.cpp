@@ -68,6 +68,9 @@ class Server final : public MasterServer {
   Task<void> stop() override;
   Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) override;
 
+  Effect find(std::string_view key, Lease lease) override;
+  Task<void> yield() override { co_await env_.executor.yield(); }
+  std::string summary() const override { return metrics_summary(core_); }
   KeyReport why(std::string_view key, std::size_t most_events) const override;
   const Core& core() const override { return core_; }
   net::RpcServer::Counters rpc_counters() const override { return rpc_->counters(); }
@@ -180,6 +183,20 @@ Task<Result<net::Bytes>> Server::answer_why(net::ServerCall& call) {
   for (const std::string_view key : question->keys)
     reports.push_back(why(key, question->most_events));
   co_return encode_why_reply(reports);
+}
+
+Effect Server::find(std::string_view key, Lease lease) {
+  if (lease == Lease::kNone) return core_.peek(key);
+  CommandItem item;
+  item.key = key;
+  Command command;
+  command.kind = CommandKind::kLocate;
+  command.items = {&item, 1};
+  Effect effect;
+  Effects effects;
+  effects.items = {&effect, 1};
+  apply(command, effects);
+  return effect;
 }
 
 KeyReport Server::why(std::string_view key, std::size_t most_events) const {
@@ -307,7 +324,13 @@ Task<Result<std::uint64_t>> Server::remove_matching(std::string pattern, bool fo
 }
 
 Task<void> Server::tick() {
+  const base::Duration every = options_.report_every;
+  base::TimePoint report_at = env_.now() + every;
   while (!stopping_) {
+    if (every > base::Duration::zero() && env_.now() >= report_at) {
+      base::log_info("{}", summary());
+      report_at = env_.now() + every;
+    }
     Command command;
     Effects effects;
     apply(command, effects);

@@ -28,6 +28,8 @@ struct ServerOptions {
   // within a second and clocks that step back. Empty: the epoch is taken from the wall clock alone,
   // and rises above what mounting clients have seen.
   std::string epoch_file;
+  // A line of summary() in the log at this distance; 0 = none.
+  base::Duration report_every{};
   // Told of everything that the core decides, as it decides it; for checkers. May be empty.
   std::function<void(const Decision&)> on_decision;
 };
@@ -48,6 +50,14 @@ class MasterServer {
   // others are served; leased ones stay unless it is forced. Gives their number. kInvalidArgument
   // names the pattern's fault. For whoever operates this Master; clients do it step by step.
   virtual Task<Result<std::uint64_t>> remove_matching(std::string pattern, bool force) = 0;
+
+  // One object as readers find it, and its lease as they take it, or none; kObjectNotFound.
+  enum class Lease : bool { kNone, kTaken };
+  virtual Effect find(std::string_view key, Lease lease) = 0;
+  // One turn of the executor, for whoever goes through much.
+  virtual Task<void> yield() = 0;
+  // One line for people: objects, memory, clients, evictions.
+  virtual std::string summary() const = 0;
 
   // What became of a key, in facts and in words; at most kMaxWhyEvents events. Takes no lease.
   virtual KeyReport why(std::string_view key, std::size_t most_events) const = 0;

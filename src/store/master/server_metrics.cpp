@@ -1,7 +1,11 @@
 #include "store/master/server_metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+
+#include "mooncake/config.h"
 
 namespace mooncake::store::master {
 
@@ -24,6 +28,20 @@ Rows rows_by_segment(const Core& core, Value value) {
 }
 
 }  // namespace
+
+std::string metrics_summary(const Core& core) {
+  const Totals& totals = core.totals();
+  const double share = totals.capacity_bytes == 0
+                           ? 0
+                           : 100 * number(totals.allocated_bytes) / number(totals.capacity_bytes);
+  return fmt::format(
+      "Memory: {} of {} ({:.1f}%) | Keys: {} (soft-pinned: {}, hard-pinned: {}) | Writes: {} | "
+      "Clients: {} | Segments: {} | Evicted: {} keys, {} | Lost: {} keys",
+      format_size(totals.allocated_bytes), format_size(totals.capacity_bytes), share,
+      totals.objects, totals.soft_pinned_objects, totals.hard_pinned_objects, totals.open_grants,
+      totals.clients, totals.segments, totals.evicted_objects, format_size(totals.evicted_bytes),
+      totals.lost_objects);
+}
 
 ServerMetrics::ServerMetrics(const Core& core, const net::RpcServer& rpc)
     : asked_(registry_.counter("total_get_nums_", "Keys asked for by readers")),

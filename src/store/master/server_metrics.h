@@ -4,12 +4,16 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "base/metrics.h"
 #include "net/rpc.h"
 #include "store/master/core.h"
 
 namespace mooncake::store::master {
+
+// One line for people.
+std::string metrics_summary(const Core& core);
 
 // Executor thread only; what it reads must outlive it.
 class ServerMetrics {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/log.h"
 #include "net/net_testing.h"
 #include "store/master/messages_testing.h"
 
@@ -325,6 +326,37 @@ TEST_F(ServerTest, SaysWhatBecameOfKeys) {
   for (std::uint64_t i = 0; i < 4; ++i)
     put("next" + std::to_string(i), 10 + 2 * i);
   EXPECT_EQ(master->why("k", 8).reason, MissReason::kForgotten);
+}
+
+TEST_F(ServerTest, FindsWithALeaseOrWithoutOne) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  put("a", 1);
+  put("b", 3);
+  EXPECT_EQ(master->find("a", MasterServer::Lease::kNone).size, 5000u);
+  EXPECT_EQ(master->find("b", MasterServer::Lease::kTaken).replicas, 1);
+  EXPECT_EQ(master->find("c", MasterServer::Lease::kTaken).code, Code::kObjectNotFound);
+  EXPECT_EQ(codes(Method::kRemove, remove_message({.first = 5}, Keys({"a", "b"}), false)),
+            (std::vector<Code>{Code::kOk, Code::kObjectHasLease}));
+}
+
+TEST_F(ServerTest, ReportsWhatIsStoredAtADistance) {
+  options.report_every = seconds(10);
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  put("a", 1);
+  const base::LogLevel before = base::log_level();
+  base::set_log_level(base::LogLevel::kInfo);
+  ::testing::internal::CaptureStderr();
+  net.executor.run_for(seconds(9));
+  const std::string early = ::testing::internal::GetCapturedStderr();
+  ::testing::internal::CaptureStderr();
+  net.executor.run_for(seconds(2));
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  base::set_log_level(before);
+  EXPECT_EQ(early.find("Memory: "), std::string::npos) << early;
+  EXPECT_NE(text.find("Memory: 8 KiB of 400 KiB (2.0%) | Keys: 1 "), std::string::npos) << text;
+  EXPECT_EQ(master->summary().find('\n'), std::string::npos);
 }
 
 TEST_F(ServerTest, OnlyGrantedObjectsCountAsValues) {

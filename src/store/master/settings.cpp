@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include "base/ids.h"
+#include "net/interface.h"
 
 namespace mooncake::store::master {
 
 namespace {
+
+constexpr base::Duration kReportEvery = std::chrono::seconds(10);
 
 net::Address address(const Settings& settings, std::string_view host, std::string_view port) {
   return {settings.text(host), static_cast<std::uint16_t>(settings.integer(port))};
@@ -55,6 +58,11 @@ Result<MasterConfig> master_config(const Settings& settings) {
   MasterConfig config;
   const bool new_name = settings.integer("rpc_port") != 0;
   config.rpc = address(settings, "rpc_address", new_name ? "rpc_port" : "port");
+  if (const std::string& interface = settings.text("rpc_interface"); !interface.empty()) {
+    Result<std::string> host = net::interface_address(interface);
+    if (!host) return fail(std::move(host).error().with_context("rpc_interface"));
+    config.rpc.host = *host;
+  }
   config.http = address(settings, "metrics_host", "metrics_port");
   config.serve_metadata = settings.boolean("enable_http_metadata_server");
   config.metadata = address(settings, "http_metadata_server_host", "http_metadata_server_port");
@@ -76,6 +84,7 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.server.core.evict_soft_pinned = settings.boolean("allow_evict_soft_pinned_objects");
   config.server.core.eviction_high_watermark = settings.real("eviction_high_watermark_ratio");
   config.server.core.eviction_ratio = settings.real("eviction_ratio");
+  if (settings.boolean("enable_metric_reporting")) config.server.report_every = kReportEvery;
   config.server.core.remembered_events =
       static_cast<std::size_t>(settings.integer("remembered_events"));
   config.server.identity.role = "master";

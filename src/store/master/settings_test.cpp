@@ -46,7 +46,7 @@ TEST(MasterSettings, WhatIsNotBuiltIsRefusedFromEverySource) {
     file.file = {{name, std::string(setting.fallback)}};
     EXPECT_TRUE(configure(file)) << name;
   }
-  EXPECT_EQ(refused, 17);
+  EXPECT_EQ(refused, 16);
 }
 
 TEST(MasterSettings, TheSwitchesThatChangeAPromiseAreAmongThem) {
@@ -99,6 +99,22 @@ TEST(MasterSettings, StrategyAndPinsReachTheCore) {
   EXPECT_FALSE(pins->server.core.evict_soft_pinned);
   EXPECT_EQ(fault(with_flags({"--default_kv_soft_pin_ttl=2m", "--max_kv_soft_pin_ttl=1m"})),
             "default_kv_soft_pin_ttl: 2m is more than the 1m of max_kv_soft_pin_ttl");
+}
+
+TEST(MasterSettings, AnInterfaceGivesTheAddress) {
+  const auto loopback = with_flags({"--rpc_interface=lo", "--rpc_address=10.0.0.1"});
+  ASSERT_TRUE(loopback) << loopback.error().message();
+  EXPECT_EQ(loopback->rpc.host, "127.0.0.1");
+  const std::string why = fault(with_flags({"--rpc_interface=eht0"}));
+  EXPECT_TRUE(why.starts_with("rpc_interface: 'eht0' is no interface")) << why;
+  EXPECT_NE(why.find("lo"), std::string::npos) << why;
+}
+
+TEST(MasterSettings, ReportsAndMemoryOfEvents) {
+  EXPECT_EQ(with_flags({})->server.report_every, std::chrono::seconds(10));
+  EXPECT_EQ(with_flags({"--noenable_metric_reporting"})->server.report_every, base::Duration{});
+  EXPECT_EQ(with_flags({})->server.core.remembered_events, 65536u);
+  EXPECT_EQ(with_flags({"--remembered_events=0"})->server.core.remembered_events, 0u);
 }
 
 TEST(MasterSettings, EachNameIsOneRow) {
