@@ -73,6 +73,12 @@ EndSignals::EndSignals() {
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
 }
 
+bool EndSignals::is_pending() const {
+  sigset_t pending;
+  sigpending(&pending);
+  return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+}
+
 int EndSignals::wait() const {
   int number = 0;
   sigwait(&signals_, &number);

@@ -44,6 +44,8 @@ Error with_way_out(Error error, std::string_view host_flag, std::string_view por
 class EndSignals {
  public:
   EndSignals();
+  // Whether one has come that nobody has waited for. Any thread.
+  bool is_pending() const;
   // Until one of them has come; which.
   int wait() const;
   // Prints the line by which a starter knows that `name` serves, and where; then wait().

@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
@@ -11,6 +13,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "os/local_socket.h"
 
 namespace mooncake::net {
 
@@ -33,6 +36,32 @@ Result<std::string> interface_address(const std::string& name) {
   }
   return fail(Code::kInvalidArgument, fmt::format("{} is no interface with an IPv4 address: {}",
                                                   base::quote(name), fmt::join(usable, ", ")));
+}
+
+Result<std::string> address_towards(const Address& peer) {
+  const auto no_way = [&peer](std::string_view why) {
+    return fail(Code::kUnreachable, fmt::format("the way to {}: {}", to_string(peer), why));
+  };
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(peer.port);
+  if (const int error = ::getaddrinfo(peer.host.c_str(), port.c_str(), &hints, &found)) {
+    return no_way(::gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, &::freeaddrinfo);
+  const os::UniqueFd socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  auto* const address = reinterpret_cast<sockaddr*>(&own);
+  char text[NI_MAXHOST] = {};
+  if (socket.get() < 0 || ::connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(socket.get(), address, &size) != 0) {
+    return no_way(std::strerror(errno));
+  }
+  const int error = ::getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  if (error != 0) return no_way(::gai_strerror(error));
+  return std::string(text);
 }
 
 }  // namespace mooncake::net

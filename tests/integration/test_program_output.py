@@ -9,7 +9,7 @@ BIN = os.environ.get("MOONCAKE_BIN_DIR", "")
 
 
 @pytest.mark.parametrize("command, status", [
-    (["mooncake_master", "--bogus"], 2), (["mooncake_http_metadata_server", "--bogus"], 2),
+    (["mooncake_client", "--bogus"], 2), (["mooncake_master", "--bogus"], 2), (["mooncake_http_metadata_server", "--bogus"], 2),
     (["transfer_engine_bench", "--bogus"], 2), (["mooncake", "demo", "--seed=x"], 2),
     (["mooncake", "demo", "--requests=3", "--block-bytes=4KiB", "--segment-size=8MiB"], 0)])
 def test_a_full_stderr_changes_no_status(command: list[str], status: int) -> None:
