@@ -28,8 +28,8 @@ Core::State::State(const CoreOptions& options_)
       epoch_limit(std::max(options_.epoch_limit, options_.epoch)),
       directory(options_.hash_seed),
       placer(options_.hash_seed, options_.strategy),
-      ordinary(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
-      soft_pinned(std::make_unique<Lru<PolicyStore>>(PolicyStore{&directory}, lease_ns), lease_ns),
+      ordinary(options_.eviction_policy, directory, lease_ns),
+      soft_pinned(options_.eviction_policy, directory, lease_ns),
       events(options_.remembered_events) {}
 
 void Core::State::apply(const Command& command) {
@@ -352,6 +352,8 @@ Result<void> Core::verify() const { return state_->verify(); }
 Core::Memory Core::memory() const {
   const Directory::Memory directory = state_->directory.memory_bytes();
   Memory memory{directory.entries + directory.table, directory.keys};
+  memory.objects += state_->ordinary.policy->memory_bytes();
+  memory.objects += state_->soft_pinned.policy->memory_bytes();
   for (const Segment* segment : state_->segments.all()) {
     memory.objects += segment->allocator.memory_bytes();
   }

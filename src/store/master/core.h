@@ -17,6 +17,7 @@
 #include "mooncake/result.h"
 #include "mooncake/why.h"
 #include "store/master/allocation/strategy.h"
+#include "store/master/eviction/kind.h"
 #include "store/types.h"
 
 namespace mooncake::store::master {
@@ -157,6 +158,7 @@ struct Effects {
 
 struct CoreOptions {
   AllocationStrategy strategy = AllocationStrategy::kRandom;
+  EvictionKind eviction_policy = EvictionKind::kLru;
   Epoch epoch{};
   Epoch epoch_limit{};  // the highest that the server has stored; beyond it the core answers kBusy
   std::uint64_t hash_seed = 0;
@@ -257,7 +259,8 @@ class Core {
   // difference. For tests and simulation; O(all).
   Result<void> verify() const;
 
-  // Bytes of entries, table and allocator nodes, of the key arena, and of remembered events.
+  // Bytes of entries, table, allocator nodes and what the eviction policy remembers; of the key
+  // arena; of remembered events.
   struct Memory {
     std::size_t objects = 0, keys = 0, events = 0;
   };

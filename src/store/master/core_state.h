@@ -14,7 +14,7 @@
 #include "store/master/core.h"
 #include "store/master/directory.h"
 #include "store/master/event_ring.h"
-#include "store/master/eviction/lru.h"
+#include "store/master/eviction/make_policy.h"
 #include "store/master/held_bytes.h"
 #include "store/master/outcomes.h"
 #include "store/master/pin_ends.h"
@@ -61,6 +61,8 @@ struct PolicyStore {
   QueueLinks& links(std::uint32_t entry) const { return (*directory)[entry].queue; }
   std::uint8_t& bits(std::uint32_t entry) const { return (*directory)[entry].policy_bits; }
   std::uint64_t until(std::uint32_t entry) const { return (*directory)[entry].until; }
+  std::uint64_t hash(std::uint32_t entry) const { return (*directory)[entry].hash_high; }
+  std::uint64_t size(std::uint32_t entry) const { return (*directory)[entry].size; }
 };
 
 // Open grants, the first to expire first.
@@ -71,8 +73,8 @@ struct OpenGrants {
 
 // Published objects that may be evicted, and their bytes.
 struct Candidates {
-  Candidates(std::unique_ptr<EvictionPolicy> policy_, std::uint64_t lease_ns)
-      : policy(std::move(policy_)), held(lease_ns) {}
+  Candidates(EvictionKind kind, Directory& directory, std::uint64_t lease_ns)
+      : policy(make_policy(kind, PolicyStore{&directory}, lease_ns)), held(lease_ns) {}
   std::uint64_t evictable() const { return bytes - held.held(); }
 
   std::unique_ptr<EvictionPolicy> policy;

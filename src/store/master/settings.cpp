@@ -52,6 +52,13 @@ AllocationStrategy strategy(std::string_view name) {
   return AllocationStrategy::kRandom;
 }
 
+EvictionKind eviction(std::string_view name) {
+  if (name == "fifo") return EvictionKind::kFifo;
+  if (name == "s3fifo") return EvictionKind::kS3Fifo;
+  if (name == "sieve") return EvictionKind::kSieve;
+  return EvictionKind::kLru;
+}
+
 }  // namespace
 
 Result<MasterConfig> master_config(const Settings& settings) {
@@ -78,6 +85,7 @@ Result<MasterConfig> master_config(const Settings& settings) {
   config.server.core.client_ttl = settings.duration("client_ttl");
   config.server.core.grant_ttl = settings.duration("put_start_discard_timeout_sec");
   config.server.core.strategy = strategy(settings.text("allocation_strategy"));
+  config.server.core.eviction_policy = eviction(settings.text("eviction_policy"));
   MC_CHECK(check_pins(settings));
   config.server.core.soft_pin_ttl = settings.duration("default_kv_soft_pin_ttl");
   config.server.core.max_soft_pin_ttl = settings.duration("max_kv_soft_pin_ttl");

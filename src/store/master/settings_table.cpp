@@ -128,6 +128,12 @@ constexpr Setting kSettings[] = {
      .help = "which segment an object goes to; local_first is the writer's own, then its host's. "
              "There are no tiers of SSD or CXL to choose by",
      .allowed = "random|free_ratio_first|local_first"},
+    {.name = "eviction_policy",
+     .type = kChoice,
+     .fallback = "lru",
+     .help = "which object goes next: the least recently used, the first written, or by S3-FIFO or "
+             "SIEVE (docs/performance.md compares them on traces)",
+     .allowed = "lru|fifo|s3fifo|sieve"},
     {.name = "default_kv_soft_pin_ttl",
      .type = kDuration,
      .fallback = "1800000",

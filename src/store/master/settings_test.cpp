@@ -77,7 +77,7 @@ TEST(MasterSettings, KnobsThatAreNotNeededSaySoOnceEach) {
       << "still checked";
 }
 
-TEST(MasterSettings, StrategyAndPinsReachTheCore) {
+TEST(MasterSettings, StrategyPolicyAndPinsReachTheCore) {
   const std::pair<const char*, AllocationStrategy> strategies[] = {
       {"random", AllocationStrategy::kRandom},
       {"free_ratio_first", AllocationStrategy::kFreeRatioFirst},
@@ -91,6 +91,18 @@ TEST(MasterSettings, StrategyAndPinsReachTheCore) {
     const std::string why = fault(with_flags({std::string("--allocation_strategy=") + other}));
     EXPECT_NE(why.find("random|free_ratio_first|local_first"), std::string::npos) << why;
   }
+  EXPECT_EQ(with_flags({})->server.core.eviction_policy, CoreOptions().eviction_policy);
+  const std::pair<const char*, EvictionKind> policies[] = {{"lru", EvictionKind::kLru},
+                                                           {"fifo", EvictionKind::kFifo},
+                                                           {"s3fifo", EvictionKind::kS3Fifo},
+                                                           {"sieve", EvictionKind::kSieve}};
+  for (const auto& [name, policy] : policies) {
+    const auto config = with_flags({std::string("--eviction_policy=") + name});
+    ASSERT_TRUE(config) << config.error().message();
+    EXPECT_EQ(config->server.core.eviction_policy, policy);
+  }
+  const std::string why = fault(with_flags({"--eviction_policy=clock"}));
+  EXPECT_NE(why.find("lru|fifo|s3fifo|sieve"), std::string::npos) << why;
   const auto pins = with_flags({"--default_kv_soft_pin_ttl=5s", "--max_kv_soft_pin_ttl=1m",
                                 "--noallow_evict_soft_pinned_objects"});
   ASSERT_TRUE(pins) << pins.error().message();
