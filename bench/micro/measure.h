@@ -26,13 +26,14 @@ class Latencies {
   void measure(Work work) {
     const auto begin = Clock::now();
     work();
-    each_.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    add(std::chrono::duration<double>(Clock::now() - begin).count());
   }
-  void report(benchmark::State& state) {
+  void add(double seconds) { each_.push_back(seconds * 1e6); }
+  void report(benchmark::State& state, const std::string& prefix = "") {
     if (each_.empty()) return;
     std::sort(each_.begin(), each_.end());
-    state.counters["p50_us"] = each_[each_.size() / 2];
-    state.counters["p99_us"] = each_[each_.size() * 99 / 100];
+    state.counters[prefix + "p50_us"] = each_[each_.size() / 2];
+    state.counters[prefix + "p99_us"] = each_[each_.size() * 99 / 100];
   }
 
  private:

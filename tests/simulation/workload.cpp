@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <list>
 
 #include "actor.h"
@@ -28,6 +29,8 @@ ClusterOptions draw_cluster(std::uint64_t seed) {
   options.core.client_ttl = milliseconds(800 + random.below(1500));
   options.core.grant_ttl = milliseconds(500 + random.below(1500));
   options.core.eviction_high_watermark = random.chance(0.5) ? 1.0 : 0.7 + 0.3 * random.unit();
+  options.core.eviction_policy =
+      store::master::kEvictionKinds[seed % std::size(store::master::kEvictionKinds)];
   return options;
 }
 

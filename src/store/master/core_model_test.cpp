@@ -510,10 +510,9 @@ class Model {
   Version newest_;
 };
 
-constexpr std::uint64_t kKinds = 4;
 void run_all(const std::vector<Step>& steps, std::uint64_t kind) {
   CoreOptions options = test_options();
-  options.eviction_policy = static_cast<EvictionKind>(kind % kKinds);
+  options.eviction_policy = kEvictionKinds[kind % std::size(kEvictionKinds)];
   options.lease_ttl = std::chrono::milliseconds(500);
   options.grant_ttl = std::chrono::seconds(3);
   options.soft_pin_ttl = std::chrono::seconds(4);
@@ -548,7 +547,7 @@ namespace {
 
 TEST(CoreModel, RandomCommandsAgainstAMap) {
   const auto steps = rc::gen::scale(20.0, rc::gen::arbitrary<std::vector<Step>>());
-  const auto kind = rc::gen::inRange<std::uint64_t>(0, kKinds);
+  const auto kind = rc::gen::inRange<std::uint64_t>(0, std::size(kEvictionKinds));
   EXPECT_TRUE(rc::check("core against a map", [&] { run_all(*steps, *kind); }));
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/ids.h"
 #include "net/interface.h"
 
@@ -53,10 +56,9 @@ AllocationStrategy strategy(std::string_view name) {
 }
 
 EvictionKind eviction(std::string_view name) {
-  if (name == "fifo") return EvictionKind::kFifo;
-  if (name == "s3fifo") return EvictionKind::kS3Fifo;
-  if (name == "sieve") return EvictionKind::kSieve;
-  return EvictionKind::kLru;
+  const auto* const found = std::find_if(std::begin(kEvictionKinds), std::end(kEvictionKinds),
+                                         [&](EvictionKind kind) { return name_of(kind) == name; });
+  return found == std::end(kEvictionKinds) ? CoreOptions().eviction_policy : *found;
 }
 
 }  // namespace

@@ -92,12 +92,8 @@ TEST(MasterSettings, StrategyPolicyAndPinsReachTheCore) {
     EXPECT_NE(why.find("random|free_ratio_first|local_first"), std::string::npos) << why;
   }
   EXPECT_EQ(with_flags({})->server.core.eviction_policy, CoreOptions().eviction_policy);
-  const std::pair<const char*, EvictionKind> policies[] = {{"lru", EvictionKind::kLru},
-                                                           {"fifo", EvictionKind::kFifo},
-                                                           {"s3fifo", EvictionKind::kS3Fifo},
-                                                           {"sieve", EvictionKind::kSieve}};
-  for (const auto& [name, policy] : policies) {
-    const auto config = with_flags({std::string("--eviction_policy=") + name});
+  for (const EvictionKind policy : kEvictionKinds) {
+    const auto config = with_flags({"--eviction_policy=" + std::string(name_of(policy))});
     ASSERT_TRUE(config) << config.error().message();
     EXPECT_EQ(config->server.core.eviction_policy, policy);
   }

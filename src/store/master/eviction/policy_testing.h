@@ -10,9 +10,6 @@
 
 namespace mooncake::store::master {
 
-inline constexpr EvictionKind kAllKinds[] = {EvictionKind::kLru, EvictionKind::kFifo,
-                                             EvictionKind::kS3Fifo, EvictionKind::kSieve};
-
 struct TestItem {
   QueueLinks links;
   std::uint8_t bits = 0;

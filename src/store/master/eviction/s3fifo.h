@@ -82,9 +82,7 @@ class S3Fifo final : public EvictionPolicy {
     std::uint64_t bytes = 0;
   };
 
-  Part& part_of(std::uint32_t entry) {
-    return (store_.bits(entry) & kMain) == 0 ? small_ : main_;
-  }
+  Part& part_of(std::uint32_t entry) { return (store_.bits(entry) & kMain) == 0 ? small_ : main_; }
   void append(std::uint32_t entry) {
     Part& part = part_of(entry);
     part.queue.append(store_, entry);
