@@ -88,7 +88,12 @@ TEST_P(Eviction, SoftPinnedObjectsGoOnlyWhenNothingElseMay) {
   ASSERT_EQ(f.core.totals().soft_pinned_objects, 1000u);
   ASSERT_EQ(present(next - 1000, 1000), 1000);
   ASSERT_EQ(present(kObjects, 500), 500);  // pinned, and leased
-  put(500);
+  put(100);  // one pinned object goes for the first, and the one before for each other
+  EXPECT_EQ(f.core.totals().soft_pinned_objects, 999u);
+  for (int i = 0; i < 499; ++i) {
+    ASSERT_EQ(present(next - 1, 1), 1);
+    put(1);
+  }
   EXPECT_EQ(f.core.totals().soft_pinned_objects, 500u);
   EXPECT_EQ(present(kObjects, 500), 500);
   f.pass(std::chrono::seconds(30), {Fixture::kOne});

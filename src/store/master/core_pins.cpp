@@ -98,6 +98,7 @@ bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too,
   }
   if (victim == kNoEntry) return false;
   const Entry& entry = directory[victim];
+  directory.prefetch_erase_behind(entry);
   for (std::size_t i = 0; freed != nullptr && i < entry.replicas; ++i) {
     freed->push_back(segments.find(entry.placements[i].segment));
   }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "store/master/huge_pages.h"
+
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -28,6 +30,7 @@ bool Directory::Table::allocate(std::uint64_t groups_wanted) {
   void* raw = std::calloc(groups_wanted + 1, sizeof(Group));
   if (raw == nullptr) return false;
   memory.reset(raw);
+  prefer_huge_pages(raw, (groups_wanted + 1) * sizeof(Group));
   const auto address = reinterpret_cast<std::uintptr_t>(raw);
   groups = reinterpret_cast<Group*>((address + alignof(Group) - 1) & ~(alignof(Group) - 1));
   count = groups_wanted;
@@ -141,6 +144,16 @@ void Directory::prefetch_text(const base::Hash128& hash) const {
   for (const std::uint32_t neighbour : {entry.queue.next, entry.queue.previous}) {
     if (neighbour != kNoEntry) __builtin_prefetch(&entries_[neighbour].queue, 1);
   }
+}
+
+void Directory::prefetch_erase_behind(const Entry& entry) const {
+  if (entry.queue.next == kNoEntry) return;
+  const Entry& next = entries_[entry.queue.next];
+  __builtin_prefetch(&table_.groups[table_.home({next.hash_high, next.hash_low})], 1);
+  __builtin_prefetch(keys_.at(next.key), 1);
+  if (next.queue.next == kNoEntry) return;
+  __builtin_prefetch(&entries_[next.queue.next], 1);
+  __builtin_prefetch(entries_[next.queue.next].placements, 1);
 }
 
 std::uint32_t Directory::find_in(const Table& table, const base::Hash128& hash,

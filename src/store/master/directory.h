@@ -30,6 +30,9 @@ class Directory {
   void prefetch_group(const base::Hash128& hash) const;
   void prefetch_entry(const base::Hash128& hash, bool whole) const;  // or what a probe needs of it
   void prefetch_text(const base::Hash128& hash) const;
+  // What erase() of the entry behind this one in its queue will need, and the entry behind that: of
+  // a row that goes one by one, none is waited for.
+  void prefetch_erase_behind(const Entry& entry) const;
 
   // The key's first entry; kNoEntry when there is none.
   std::uint32_t find(const base::Hash128& hash, std::string_view key) const;
