@@ -6,7 +6,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "core_pool.h"
 #include "workload/sample.h"
