@@ -1,6 +1,6 @@
 """Proves what the Master says over HTTP: each route of its published face, with the published names; that hostile
 questions are refused; that a list of very many keys is whole, comes in pieces and holds up nobody; and that nobody
-removes anything from a secured cluster without its secret."""
+asks about keys of a secured cluster, or removes them, without its secret."""
 
 import json
 import os
@@ -208,7 +208,7 @@ def test_remove_all(master: Master, store: Any) -> None:
     assert master.json("/why?key=a")[1]["events"][0]["event"] == "removed_with_all"
 
 
-def test_who_removes_from_a_secured_cluster_shows_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_a_secured_cluster_about_keys_shows_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOONCAKE_CLUSTER_SECRET", "swordfish")
     master = Master()
     try:
@@ -219,11 +219,14 @@ def test_who_removes_from_a_secured_cluster_shows_its_secret(monkeypatch: pytest
             assert status == 401 and answer["success"] is False and "Bearer" in answer["error_message"]
             assert "swordfish" not in answer["error_message"]
         assert store.is_exist("k") == 1
+        for page in ("/get_all_keys", "/query_key?key=k", "/batch_query_keys?keys=k", "/why?key=k"):
+            assert master.ask(page)[0] == 401, page
+            assert master.ask(page, Authorization="Bearer swordfish")[0] == 200, page
         status, answer = master.json(
             "/api/v1/remove_all?force=1", "POST", Authorization="Bearer swordfish")
         assert status == 200 and answer["removed_count"] == 1
-        # Reading is free, as /metrics is.
-        assert master.ask("/get_all_keys") == (200, "") and master.ask("/metrics")[0] == 200
+        for page in ("/metrics", "/health", "/get_all_segments"):
+            assert master.ask(page)[0] == 200, page
         store.close()
     finally:
         master.end()

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,10 @@ net::HttpResponse text_page(std::string text, int status = 200);
 // {"success": false, "error_code", "error_message"} under the status that goes with the code, which
 // is one of the Store surface.
 net::HttpResponse refusal(int store_code, std::string_view message);
+
+// The answer to who does not show the cluster's secret, when it has one.
+std::optional<net::HttpResponse> refuse_strangers(const Front& front,
+                                                  const net::HttpRequest& request);
 
 // The query's field, or "".
 std::string field(const net::HttpRequest& request, const char* name);

@@ -93,14 +93,7 @@ Task<net::HttpResponse> remove_all(std::shared_ptr<Front> front, std::string for
 
 void add_changing_routes(net::HttpServer& http, const std::shared_ptr<Front>& front) {
   http.route("POST", "/api/v1/remove_all", [front](const net::HttpRequest& request) {
-    const std::string& secret = front->options.cluster_secret;
-    if (!secret.empty() && !net::shows_secret(request, secret)) {
-      net::HttpResponse refused =
-          refusal(code_info(Code::kAuthenticationFailed).store,
-                  "the cluster has a secret: send it as 'Authorization: Bearer SECRET'");
-      refused.status = kUnauthorized;
-      return fixed_page(std::move(refused));
-    }
+    if (auto refused = refuse_strangers(*front, request)) return fixed_page(*std::move(refused));
     return remove_all(front, field(request, "force"), field(request, "tenant_id"));
   });
 }
@@ -148,6 +141,17 @@ net::HttpResponse refusal(int store_code, std::string_view message) {
   const json body = {
       {"success", false}, {"error_code", store_code}, {"error_message", base::to_utf8(message)}};
   return json_page(body.dump(), status_of(store_code));
+}
+
+std::optional<net::HttpResponse> refuse_strangers(const Front& front,
+                                                  const net::HttpRequest& request) {
+  const std::string& secret = front.options.cluster_secret;
+  if (secret.empty() || net::shows_secret(request, secret)) return std::nullopt;
+  net::HttpResponse refused =
+      refusal(code_info(Code::kAuthenticationFailed).store,
+              "the cluster has a secret: send it as 'Authorization: Bearer SECRET'");
+  refused.status = kUnauthorized;
+  return refused;
 }
 
 std::string field(const net::HttpRequest& request, const char* name) {

@@ -10,8 +10,9 @@ namespace mooncake::store::master {
 
 struct FrontOptions {
   std::string leader_address;  // host:port for clients
-  // Of the cluster. When there is one, what changes anything must show it, as "Authorization:
-  // Bearer SECRET"; what only reads is served to whoever reaches the port, as /metrics is.
+  // Of the cluster. When there is one, who asks about keys or changes anything must show it, as
+  // "Authorization: Bearer SECRET"; how the Master and its segments are is told to whoever reaches
+  // the port.
   std::string cluster_secret;
 };
 

@@ -224,18 +224,26 @@ net::HttpResponse segment_status(const Front& front, const std::string& name) {
 
 void add_query_routes(net::HttpServer& http, const std::shared_ptr<Front>& front) {
   // Routes that ask for the thing that a field of the query names.
-  const auto about = [&](const char* path, const char* name, auto answer) {
+  const auto about_keys = [&](const char* path, const char* name, auto answer) {
     http.route("GET", path, [front, name, answer](const net::HttpRequest& request) {
+      if (auto refused = refuse_strangers(*front, request)) return ready(*std::move(refused));
       return ready(answer(*front, field(request, name)));
     });
   };
-  about("/query_key", "key", query_key);
-  about("/batch_query_keys", "keys", batch_query_keys);
-  about("/why", "key", why);
-  about("/query_segment", "segment", query_segment);
-  about("/api/v1/segments/status", "segment", segment_status);
-  http.route("GET", "/get_all_keys",
-             [front](const net::HttpRequest&) { return ready(all_keys(front)); });
+  const auto about_segment = [&](const char* path, auto answer) {
+    http.route("GET", path, [front, answer](const net::HttpRequest& request) {
+      return ready(answer(*front, field(request, "segment")));
+    });
+  };
+  about_keys("/query_key", "key", query_key);
+  about_keys("/batch_query_keys", "keys", batch_query_keys);
+  about_keys("/why", "key", why);
+  about_segment("/query_segment", query_segment);
+  about_segment("/api/v1/segments/status", segment_status);
+  http.route("GET", "/get_all_keys", [front](const net::HttpRequest& request) {
+    if (auto refused = refuse_strangers(*front, request)) return ready(*std::move(refused));
+    return ready(all_keys(front));
+  });
   http.route("GET", "/get_all_segments",
              [front](const net::HttpRequest&) { return ready(all_segments(*front)); });
   http.route("GET", "/get_segments_detail",
