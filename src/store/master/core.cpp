@@ -96,6 +96,8 @@ void Core::State::numbered(const Command& command, Answer answer) {
   for (std::size_t begin = 0; begin < command.items.size(); begin += kAhead) {
     const auto part = command.items.subspan(begin, std::min(kAhead, command.items.size() - begin));
     prefetch(directory, command.kind, part, hashes);
+    for (std::size_t i = 0; command.kind == CommandKind::kPublish && i < part.size(); ++i)
+      events.prefetch(hashes[i]);
     for (std::size_t i = 0; i < part.size(); ++i) {
       const Item item{*client, command, part[i], command.sequence + begin + i, hashes[i]};
       answer_numbered(item, answer, effects->items[begin + i]);

@@ -99,6 +99,10 @@ bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too,
   if (victim == kNoEntry) return false;
   const Entry& entry = directory[victim];
   directory.prefetch_erase_behind(entry);
+  if (entry.queue.next != kNoEntry) {
+    const Entry& next = directory[entry.queue.next];
+    events.prefetch({next.hash_high, next.hash_low});
+  }
   for (std::size_t i = 0; freed != nullptr && i < entry.replicas; ++i) {
     freed->push_back(segments.find(entry.placements[i].segment));
   }

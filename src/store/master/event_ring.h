@@ -41,6 +41,10 @@ class EventRing {
   explicit EventRing(std::size_t capacity);
 
   void add(const Event& event);
+  // What add() of an event of this key will need.
+  void prefetch(const base::Hash128& hash) const {
+    if (!lists_.empty()) __builtin_prefetch(&lists_[hash.low & (lists_.size() - 1)], 1);
+  }
   struct Found {
     std::vector<Event> events;  // newest first
     bool more = false;          // there may be older ones
