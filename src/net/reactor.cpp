@@ -29,15 +29,14 @@ constexpr base::Duration kQuickReturn = std::chrono::microseconds(50);
 constexpr std::uint32_t kQuickReturns = 16;
 // After a drive of this length the own thread is told of its end.
 constexpr base::Duration kLongDrive = std::chrono::milliseconds(5);
-// A caller has nothing else to do meanwhile: it may look for as long as its peer takes to wake up.
-constexpr base::Duration kCallerSpin = std::chrono::microseconds(100);
-constexpr base::Duration kOwnSpin = std::chrono::microseconds(100);
+// As long as a peer takes that has to wake up another one first.
+constexpr base::Duration kLongestSpin = std::chrono::microseconds(200);
 constexpr std::size_t kMaxThreadName = 15;
 constexpr int kLooksAtMemory = 16;
 constexpr std::size_t kMaxWatched = 64;
 
-base::Duration longest_spin(base::Duration longest) {
-  return std::thread::hardware_concurrency() > 1 ? longest : base::Duration::zero();
+base::Duration longest_spin() {
+  return std::thread::hardware_concurrency() > 1 ? kLongestSpin : base::Duration::zero();
 }
 
 // Signals that a host program handles go to its own threads, never to this one.
@@ -76,8 +75,8 @@ boost::asio::io_context* io_context_of(os::Executor& executor) {
 Reactor::Reactor()
     : pid_(::getpid()),
       loop_(std::make_unique<Loop>()),
-      caller_spin_(longest_spin(kCallerSpin)),
-      own_spin_(longest_spin(kOwnSpin)) {}
+      caller_spin_(longest_spin()),
+      own_spin_(longest_spin()) {}
 
 Result<std::unique_ptr<Reactor>> Reactor::start(const std::string& name) {
   try {
@@ -179,8 +178,8 @@ void Reactor::run_loop(Spin& spin) {
     const base::Duration allowance = spin.allowance();
     first_turn_ = base::TimePoint::max();
     if (allowance > base::Duration::zero()) {
-      while (!look() && now() - began < allowance) {
-      }
+      while (!look() && now() - began < allowance)
+        spin.make_way();
     }
     if (first_turn_ == base::TimePoint::max()) {
       if (rest_watched()) {

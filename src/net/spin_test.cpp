@@ -52,6 +52,20 @@ TEST(Spin, FindsOutThatWaitsAreLongOnlyForTheOthersWakeUps) {
   EXPECT_GT(spins, 800);
 }
 
+// Who gives its core to others that have much to do gets it back late: then for a while it doesn't.
+TEST(Spin, KeepsACrowdedCoreForLessTime) {
+  Spin spin(40us);
+  spins_of(spin, 10, 5us);
+  spin.was_away(100us);
+  EXPECT_EQ(spin.allowance(), 40us);
+  spin.was_away(3ms);
+  for (std::uint32_t wait = 1; wait < Spin::kCrowded; ++wait) {
+    EXPECT_EQ(spin.allowance(), 20us);
+    spin.waited(5us);
+  }
+  EXPECT_EQ(spin.allowance(), 40us);
+}
+
 TEST(Spin, NeverOnASingleCore) {
   Spin spin(0us);
   EXPECT_EQ(spins_of(spin, 200, 1us), 0);
