@@ -90,8 +90,16 @@ class Child:
         line, _, self.received = self.received.partition(b"\n")
         return json.loads(line)
 
+    def pause(self):
+        """It stands still until go_on(); some peers' threads look for work all the time."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def stop(self, limit=5):
         """Lets it end by itself, and makes it end after `limit` seconds."""
+        self.go_on()
         try:
             self.process.stdin.close()
         except BrokenPipeError:

@@ -5,6 +5,7 @@ Needs `make build PRESET=release` with its Python module and bench programs (`ma
 that). Peers come from the package index into build/compare/, once.
 """
 
+import contextlib
 import json
 import statistics
 import subprocess
@@ -48,7 +49,25 @@ class Side:
         self.processes.append(process)
         return process
 
+    def pause(self):
+        """Until its next turn: who polls without end would have the cores of the others."""
+        for process in self.processes:
+            process.pause()
+
+    @contextlib.contextmanager
+    def turn(self):
+        for process in self.processes:
+            process.go_on()
+        try:
+            yield
+        finally:
+            self.pause()
+
     def run(self, operation, length, batch, seconds, seed):
+        with self.turn():
+            return self.run_alone(operation, length, batch, seconds, seed)
+
+    def run_alone(self, operation, length, batch, seconds, seed):
         source, sink = ((self.initiator, self.target) if operation == "write"
                         else (self.target, self.initiator))
         source.ask(do="fill", seed=seed)
@@ -78,8 +97,7 @@ class BareLoop:
     def start(self):
         pass
 
-    def stop(self):
-        pass
+    pause = stop = start
 
     def run(self, operation, length, batch, seconds, seed):
         done = subprocess.run([self.program, self.way, operation, str(length), str(batch),
@@ -229,6 +247,7 @@ def run(families, options):
         try:
             for side in sides:
                 side.start()
+                side.pause()
             results[family] = measure(sides, options)
         finally:
             for side in sides:
