@@ -20,14 +20,16 @@ def free_port() -> int:
 
 
 class MasterProcess:
-    """A Master that is serving when the constructor returns."""
+    """A Master that is serving when the constructor returns. `metrics` is the URL of its numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         self.address = f"127.0.0.1:{free_port()}"
+        metrics_port = free_port()
+        self.metrics = f"http://127.0.0.1:{metrics_port}/metrics"
         program = os.path.join(os.environ["MOONCAKE_BIN_DIR"], "mooncake_master")
         self.process = subprocess.Popen(
             [program, "-rpc_address=127.0.0.1", f"-rpc_port={self.address.rpartition(':')[2]}",
-             "-metrics_host=127.0.0.1", f"-metrics_port={free_port()}", "-log_level=error"],
+             "-metrics_host=127.0.0.1", f"-metrics_port={metrics_port}", "-log_level=error", *flags],
             stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert "ready" in line, line
