@@ -81,8 +81,10 @@ Task<void> Actor::run() {
       co_await put(true);
     } else if (dice < 0.75) {
       co_await get();
-    } else if (dice < 0.90) {
+    } else if (dice < 0.85) {
       co_await exist();
+    } else if (dice < 0.90) {
+      co_await locate();
     } else if (dice < 0.995) {
       co_await remove();
     } else {
@@ -111,6 +113,7 @@ Task<void> Actor::put(bool upsert) {
     keys.push_back(key);
     ids.push_back(history.put_started(key, begun));
     values.push_back(make_value(ids[i], key, some_size()));
+    history.put_sized(ids[i], values[i].size());
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t cut = random_.below(values[i].size());
@@ -195,6 +198,22 @@ Task<void> Actor::exist() {
   for (std::size_t i = 0; i < count; ++i) {
     shared_.cluster->history().existed(keys[i], begun, life_.host.now(), codes[i]);
   }
+}
+
+Task<void> Actor::locate() {
+  const std::string key = some_key();
+  const std::string_view view = key;
+  const TimePoint begun = life_.host.now();
+  const TimePoint deadline = some_deadline();
+  const std::uint64_t freezes = life_.freezes;
+  const auto found = co_await life_.client->locate_all(std::span(&view, 1), deadline);
+  returned("locate", deadline, freezes);
+  if (found.front().code != Code::kOk) co_return;
+  std::vector<std::string> owners;
+  for (const ReplicaDescriptor& replica : found.front().replicas)
+    owners.push_back(replica.segment_name.substr(0, replica.segment_name.find(':')));
+  shared_.cluster->history().located(key, found.front().size, std::move(owners), begun,
+                                     life_.host.now());
 }
 
 Task<void> Actor::remove() {

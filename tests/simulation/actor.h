@@ -34,6 +34,7 @@ class Actor {
   base::Task<void> put(bool upsert);
   base::Task<void> get();
   base::Task<void> exist();
+  base::Task<void> locate();
   base::Task<void> remove();
   base::Task<void> remove_matching();
 

@@ -138,7 +138,9 @@ void Cluster::kill_master() {
 
 void Cluster::kill_client(std::size_t index) {
   if (!clients_[index]) return;
-  history_.owner_died(now(), now() + options_.core.client_ttl + std::chrono::seconds(5));
+  const TimePoint noticed_by = now() + options_.core.client_ttl + std::chrono::seconds(5);
+  history_.owner_died(now(), noticed_by);
+  history_.owner_troubled(client_name(index), noticed_by);
   mourn(std::move(clients_[index]), client_name(index));
 }
 

@@ -22,10 +22,12 @@ void History::violation(std::string text) {
 
 ValueId History::put_started(const std::string& key, TimePoint at) {
   const auto id = static_cast<ValueId>(next_value_++);
-  puts_[id] = Put{key, at, std::nullopt, Code::kOk};
+  puts_[id] = Put{key, at};
   keys_[key].puts.push_back(id);
   return id;
 }
+
+void History::put_sized(ValueId id, std::uint64_t size) { puts_.at(id).size = size; }
 
 void History::put_ended(ValueId id, Code code, TimePoint at) {
   Put& put = puts_.at(id);
@@ -44,7 +46,8 @@ void History::put_ended(ValueId id, Code code, TimePoint at) {
 }
 
 bool History::may_be(const Put& put, const Life& life) {
-  return life.from >= put.begun && (!put.ended || put.code != Code::kOk || life.from <= *put.ended);
+  return life.size == put.size && life.from >= put.begun &&
+         (!put.ended || put.code != Code::kOk || life.from <= *put.ended);
 }
 
 bool History::absent_at_some_time(const Key& key, TimePoint begun, TimePoint ended) const {
@@ -149,7 +152,7 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
     case Kind::kPublished:
       if (alive)
         violation(fmt::format("{} was published twice, at {:.6f}s", decision.key, seconds(at)));
-      key.lives.push_back(Life{at, std::nullopt});
+      key.lives.push_back(Life{at, decision.size});
       return;
     case Kind::kRemoved:
       key.removals.push_back(at);
@@ -163,6 +166,7 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
     case Kind::kLost:
       ++losses;
       if (!alive) return;  // an open write
+      check_loss(decision.key, key.lives.back(), at);
       break;
     case Kind::kGrantExpired:
     case Kind::kRevoked:
@@ -175,6 +179,33 @@ void History::decided(const store::master::Decision& decision, TimePoint at) {
   }
   key.lives.back().to = at;
   key.lives.back().replaced = decision.kind == Kind::kReplaced;
+}
+
+void History::located(const std::string& name, std::uint64_t size, std::vector<std::string> owners,
+                      TimePoint begun, TimePoint at) {
+  // Only where it is sure which of them was meant.
+  Key& key = keys_[name];
+  if (key.lives.empty()) return;
+  Life& life = key.lives.back();
+  if (life.to || life.from >= begun || life.size != size || at < begun) return;
+  life.owners = std::move(owners);
+  ++places;
+}
+
+void History::owner_troubled(const std::string& name, TimePoint until) {
+  troubled_[name] = std::max(troubled_[name], until);
+}
+
+void History::all_troubled(TimePoint until) { all_troubled_ = std::max(all_troubled_, until); }
+
+void History::check_loss(const std::string& name, const Life& life, TimePoint at) {
+  if (at <= all_troubled_) return;
+  for (const std::string& owner : life.owners) {
+    const auto trouble = troubled_.find(owner);
+    if (trouble != troubled_.end() && at <= trouble->second) continue;
+    violation(fmt::format("{} was lost at {:.6f}s although {} had it, and lived", name, seconds(at),
+                          owner));
+  }
 }
 
 void History::owner_died(TimePoint at, TimePoint noticed_by) {

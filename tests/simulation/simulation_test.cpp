@@ -1,7 +1,7 @@
 // Proves that a cluster under faults keeps its word: no wrong, stale or foreign byte, no
-// acknowledged object lost without a decision that says so, no call past its deadline, no buffer
-// touched after its call, and a Master whose sums equal reality. Each seed runs the real Master,
-// engines and clients on one thread with a simulated clock and wire.
+// acknowledged object lost while its owner lives, no call past its deadline, no buffer touched
+// after its call, a Master whose sums equal reality, and no pin, lease or byte held for ever. Each
+// seed runs the real Master, engines and clients on one thread with a simulated clock and wire.
 //
 //   MOONCAKE_SIM_SEEDS=N   how many seeds
 //   MOONCAKE_SIM_SEED=S    only this one (replay), with its log
@@ -48,7 +48,7 @@ TEST(Simulation, ClusterKeepsItsWordUnderFaults) {
   const std::uint64_t only = number_from("MOONCAKE_SIM_SEED", 0);
   base::set_log_level(only != 0 ? base::LogLevel::kInfo : base::LogLevel::kOff);
   const std::uint64_t first = only != 0 ? only : 1;
-  const std::uint64_t count = only != 0 ? 1 : number_from("MOONCAKE_SIM_SEEDS", 200);
+  const std::uint64_t count = only != 0 ? 1 : number_from("MOONCAKE_SIM_SEEDS", 500);
   Outcome sum;
   std::uint64_t failed = 0;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
@@ -70,19 +70,29 @@ TEST(Simulation, ClusterKeepsItsWordUnderFaults) {
     sum.removals += outcome.removals;
     sum.evictions += outcome.evictions;
     sum.losses += outcome.losses;
+    sum.replacements += outcome.replacements;
+    sum.places += outcome.places;
+    sum.soft_pinned += outcome.soft_pinned;
+    sum.hard_pinned += outcome.hard_pinned;
+    sum.disowned += outcome.disowned;
     sum.simulated_seconds += outcome.simulated_seconds;
   }
   fmt::print(
-      "seeds {}..{}: {} calls, {} hits, {} misses, {} stored, {} removed, {} evicted, {} lost "
-      "with their owners, {:.0f} simulated seconds\n",
-      first, first + count - 1, sum.operations, sum.hits, sum.misses, sum.stored, sum.removals,
-      sum.evictions, sum.losses, sum.simulated_seconds);
+      "seeds {}..{}: {} calls, {} hits, {} misses, {} stored, {} replaced, {} removed, {} evicted, "
+      "{} lost with their owners, {} places told, {} namesakes let in, {:.0f} simulated seconds\n",
+      first, first + count - 1, sum.operations, sum.hits, sum.misses, sum.stored, sum.replacements,
+      sum.removals, sum.evictions, sum.losses, sum.places, sum.disowned, sum.simulated_seconds);
   if (only == 0 && failed == 0 && count >= 50) {
     // The run must have been worth something.
     EXPECT_GT(sum.hits, sum.operations / 20);
     EXPECT_GT(sum.evictions, 0u);
     EXPECT_GT(sum.losses, 0u);
     EXPECT_GT(sum.removals, 0u);
+    EXPECT_GT(sum.replacements, 0u);
+    EXPECT_GT(sum.places, 0u);
+    EXPECT_GT(sum.soft_pinned, 0u);
+    EXPECT_GT(sum.hard_pinned, 0u);
+    EXPECT_GT(sum.disowned, 0u);
   }
 }
 

@@ -63,6 +63,7 @@ class Run {
     settle();
     read_everything();
     check("at the end");
+    release_everything();
     finish();
     return outcome();
   }
@@ -90,12 +91,24 @@ class Run {
 
   void freeze(os::SimHost& host, Life* life, std::uint64_t for_ms, const std::string& who) {
     note(fmt::format("{} stopped for {} ms", who, for_ms));
+    trouble(who, for_ms);
     if (life != nullptr) ++life->freezes;
     host.freeze();
     os::SimHost* stopped = &host;
     later(milliseconds(for_ms), [stopped, life] {
       if (life == nullptr || !life->dead) stopped->thaw();
     });
+  }
+
+  // For so long, and until the Master has made up its mind. A Master in trouble is everybody's.
+  void trouble(const std::string& who, std::uint64_t for_ms) {
+    const TimePoint until = cluster_.now() + milliseconds(for_ms) +
+                            cluster_.options().core.client_ttl + std::chrono::seconds(5);
+    if (who == "master") {
+      cluster_.history().all_troubled(until);
+    } else {
+      cluster_.history().owner_troubled(who, until);
+    }
   }
 
   void strike() {
@@ -121,6 +134,8 @@ class Run {
         break;
       case 4:
         note("master killed");
+        trouble("master", 0);
+        leave_master();
         cluster_.kill_master();
         break;
       case 5:
@@ -129,12 +144,14 @@ class Run {
       default:
         note(fmt::format("{} and master parted", name));
         cluster_.network().partition(name, "master");
+        trouble(name, 3200);
         later(milliseconds(200 + random_.below(3000)), [this] { cluster_.network().heal(); });
     }
   }
 
   void storm() {
     note("the wire loses, cuts, repeats and stalls");
+    trouble("master", 1800);
     net::SimFaults& faults = cluster_.network().faults;
     faults.lose = 0.02 * random_.unit();
     faults.cut = 0.02 * random_.unit();
@@ -149,6 +166,7 @@ class Run {
     cluster_.bury();
     if (!cluster_.master_up() && random_.chance(0.5)) {
       note("master restarted");
+      trouble("master", 0);
       cluster_.start_master();
     }
     for (std::size_t i = 0; i < cluster_.options().clients; ++i) {
@@ -183,10 +201,38 @@ class Run {
         shared_.violations.push_back(fmt::format("at peace, client{} is not mounted", i));
       }
     }
-    if (cluster_.core().totals().open_grants != 0) {
-      shared_.violations.push_back(
-          fmt::format("at peace, {} writes are still open", cluster_.core().totals().open_grants));
+    // Soft pins end by themselves, and so do writes that nobody goes on with.
+    expect_none("open writes", cluster_.core().totals().open_grants);
+    expect_none("soft pins", cluster_.core().totals().soft_pinned_objects);
+  }
+
+  void expect_none(const char* what, std::uint64_t count) {
+    if (count == 0) return;
+    shared_.violations.push_back(fmt::format("at peace, there are {} {}", count, what));
+  }
+
+  // Once the last lease has ended, a removal that respects leases removes all; nothing is held
+  // then.
+  void release_everything() {
+    cluster_.world().run_for(cluster_.options().core.lease_ttl + milliseconds(1));
+    Life* life = cluster_.client(0);
+    if (life == nullptr) return;
+    const auto removed =
+        cluster_.world().run(life->client->remove_matching("", false, std::chrono::seconds(5)));
+    if (!removed) {
+      shared_.violations.push_back("at peace, a sweep failed: " + removed.error().message());
     }
+    const store::master::Totals& totals = cluster_.core().totals();
+    expect_none("objects left by a sweep", totals.objects);
+    expect_none("hard pins without objects", totals.hard_pinned_objects);
+    expect_none("bytes without objects", totals.allocated_bytes);
+    check("after all was removed");
+    leave_master();
+  }
+
+  // What this life of the Master has counted.
+  void leave_master() {
+    if (cluster_.master_up()) disowned_ += cluster_.core().totals().disowned_clients;
   }
 
   void read_everything() {
@@ -206,6 +252,9 @@ class Run {
 
   void check(const char* when) {
     if (!cluster_.master_up()) return;
+    const store::master::Totals& totals = cluster_.core().totals();
+    soft_pinned_ = std::max(soft_pinned_, totals.soft_pinned_objects);
+    hard_pinned_ = std::max(hard_pinned_, totals.hard_pinned_objects);
     Result<void> sums = cluster_.core().verify();
     if (!sums) {
       shared_.violations.push_back(fmt::format("{}: {}", when, sums.error().message()));
@@ -232,6 +281,11 @@ class Run {
     out.removals = history.removals;
     out.evictions = history.evictions;
     out.losses = history.losses;
+    out.replacements = history.replacements;
+    out.places = history.places;
+    out.soft_pinned = soft_pinned_;
+    out.hard_pinned = hard_pinned_;
+    out.disowned = disowned_;
     out.simulated_seconds =
         std::chrono::duration<double>(cluster_.now().time_since_epoch()).count();
     out.wire = cluster_.network().counters();
@@ -245,6 +299,7 @@ class Run {
   std::list<Actor> actors_;
   base::TaskGroup tasks_;
   std::vector<std::string> faults_;
+  std::uint64_t soft_pinned_ = 0, hard_pinned_ = 0, disowned_ = 0;
 };
 
 }  // namespace

@@ -22,7 +22,11 @@ struct Outcome {
   std::vector<std::string> violations;
   std::vector<std::string> faults;  // what struck, and when
   std::uint64_t operations = 0;
-  std::uint64_t hits = 0, misses = 0, stored = 0, removals = 0, evictions = 0, losses = 0;
+  std::uint64_t hits = 0, misses = 0, stored = 0, removals = 0, evictions = 0, losses = 0,
+                replacements = 0;
+  std::uint64_t places = 0;                        // that were told, and are held against losses
+  std::uint64_t soft_pinned = 0, hard_pinned = 0;  // objects at once, at most
+  std::uint64_t disowned = 0;                      // clients whose namesake was let in
   double simulated_seconds = 0;
   net::SimWorld::Counters wire{};
 };
