@@ -54,6 +54,12 @@ constexpr Setting kSettings[] = {
      .fallback = "auto",
      .help = "how blocks are handed off: the best way, sockets only, or one copy within this host",
      .allowed = "auto|tcp|shm"},
+    {.name = "compare",
+     .type = SettingType::kChoice,
+     .fallback = "auto",
+     .help = "replay the first 100 requests again, through shared memory alone and by sockets "
+             "alone; auto = for the sample, when no path was asked for",
+     .allowed = "auto|on|off"},
     {.name = "json",
      .type = SettingType::kBool,
      .fallback = "false",
@@ -80,6 +86,9 @@ Result<DemoOptions> parse_options(const std::map<std::string, std::string>& give
   options.replicas = static_cast<std::uint32_t>(settings.integer("replicas"));
   options.seed = static_cast<std::uint64_t>(settings.integer("seed"));
   options.path = settings.text("path");
+  const std::string_view compare = settings.text("compare");
+  const bool by_itself = compare == "auto" && options.trace == kSample && options.path == "auto";
+  if (compare == "on" || by_itself) options.compare = kComparedRequests;
   options.json = settings.boolean("json");
   options.inject_corruption = settings.boolean("inject-corruption");
   if (options.trace.empty()) {

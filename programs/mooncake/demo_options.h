@@ -20,6 +20,8 @@ inline constexpr std::uint64_t kStorageNodes = 1;
 inline constexpr std::uint64_t kNodes = kPrefillNodes + kDecodeNodes + kStorageNodes;
 // A decode node checks one window while the next arrives.
 inline constexpr std::uint64_t kDecodeSlots = 2;
+// Of a comparison of paths: enough to be told apart, few enough to be waited for.
+inline constexpr std::uint64_t kComparedRequests = 100;
 
 struct DemoOptions {
   std::string trace;           // "sample" or a path
@@ -28,7 +30,8 @@ struct DemoOptions {
   std::uint64_t segment_bytes = 0;
   std::uint32_t replicas = 1;
   std::uint64_t seed = 0;
-  std::string path;  // of hand-offs: auto, tcp or shm
+  std::string path;           // of hand-offs: auto, tcp or shm
+  std::uint64_t compare = 0;  // requests that are replayed again by each path alone; 0 = none
   bool json = false;
   bool inject_corruption = false;
 };

@@ -33,8 +33,17 @@ TEST(DemoOptions, Defaults) {
   EXPECT_EQ(options->block_bytes, 256u << 10);
   EXPECT_EQ(options->segment_bytes, 512u << 20);
   EXPECT_EQ(options->replicas, 1u);
+  EXPECT_EQ(options->compare, kComparedRequests);
   EXPECT_FALSE(options->json);
   EXPECT_FALSE(options->inject_corruption);
+}
+
+TEST(DemoOptions, PathsAreComparedForTheSampleOrWhenAskedTo) {
+  EXPECT_EQ(parse_options({{"trace", "some.jsonl"}})->compare, 0u);
+  EXPECT_EQ(parse_options({{"path", "tcp"}})->compare, 0u);
+  EXPECT_EQ(parse_options({{"compare", "off"}})->compare, 0u);
+  EXPECT_EQ(parse_options({{"trace", "some.jsonl"}, {"compare", "on"}})->compare,
+            kComparedRequests);
 }
 
 TEST(DemoOptions, ErrorsNameOptionValueAndWhatIsAllowed) {

@@ -78,6 +78,22 @@ Json paths_json(const Report& report) {
   return paths;
 }
 
+Json comparison_json(const Comparison& comparison) {
+  Json paths = Json::object();
+  for (const auto& [name, report] : comparison) {
+    paths[name] = {{"requests", report.requests},
+                   {"seconds", report.seconds},
+                   {"blocks", report.blocks},
+                   {"hit", report.hits},
+                   {"store_get", flow_json(report.store_get)},
+                   {"store_put", flow_json(report.store_put)},
+                   {"handoff", flow_json(report.handoff)},
+                   {"paths", paths_json(report)},
+                   {"wrong_blocks", report.wrong_blocks}};
+  }
+  return paths;
+}
+
 Json verified_json(const Report& report) {
   Json wrong = Json::array();
   for (const WrongBlock& one : report.wrong) {
@@ -168,7 +184,22 @@ std::string render_table(const Report& report) {
   return out;
 }
 
-std::string render_json(const Report& report) {
+std::string render_comparison(const Comparison& comparison) {
+  if (comparison.empty()) return {};
+  std::string out = fmt::format("\n  The first {} requests again, by one path alone:\n",
+                                grouped(comparison.begin()->second.requests));
+  out += fmt::format("  {:<14}{:>10}{:>12}{:>12}{:>12}{:>12}\n", "", "seconds", "get GB/s",
+                     "put GB/s", "hand GB/s", "hand p50 ms");
+  for (const auto& [name, report] : comparison) {
+    out += fmt::format("  {:<14}{:>10.1f}{:>12.3f}{:>12.3f}{:>12.3f}{:>12.2f}\n", name,
+                       report.seconds, report.store_get.gigabytes_per_second(),
+                       report.store_put.gigabytes_per_second(),
+                       report.handoff.gigabytes_per_second(), report.handoff.milliseconds_at(50));
+  }
+  return out;
+}
+
+std::string render_json(const Report& report, const Comparison& comparison) {
   Json not_stored = Json::object();
   for (const auto& [code, blocks] : report.not_stored_by_code) {
     not_stored[std::to_string(code)] = blocks;
@@ -195,6 +226,7 @@ std::string render_json(const Report& report) {
       {"store_put", flow_json(report.store_put)},
       {"handoff", flow_json(report.handoff)},
       {"paths", paths_json(report)},
+      {"comparison", comparison_json(comparison)},
       {"evicted", {{"objects", report.evicted_objects}, {"bytes", report.evicted_bytes}}},
       {"verified", verified_json(report)},
       {"memory",

@@ -71,9 +71,13 @@ struct Report {
   double hit_ratio() const;
 };
 
+// The same requests by one path alone. Name of the path -> what came of it.
+using Comparison = std::map<std::string, Report>;
+
 std::string render_table(const Report& report);
+std::string render_comparison(const Comparison& comparison);
 // One document; its keys are in README.md.
-std::string render_json(const Report& report);
+std::string render_json(const Report& report, const Comparison& comparison);
 // "request 7, block 0x2a (position 3): decode-1 found the first wrong byte at offset 17 after the
 // hand-off"
 std::string describe(const WrongBlock& wrong);

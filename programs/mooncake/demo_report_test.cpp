@@ -51,7 +51,7 @@ TEST(DemoReport, TheTableShowsTheCounts) {
 }
 
 TEST(DemoReport, TheJsonShowsTheCounts) {
-  const auto json = nlohmann::json::parse(render_json(example()));
+  const auto json = nlohmann::json::parse(render_json(example(), {}));
   EXPECT_EQ(json["blocks"]["hit"], 3660);
   EXPECT_EQ(json["blocks"]["hit"].get<int>() + json["blocks"]["missed"].get<int>(),
             json["blocks"]["total"].get<int>());
@@ -67,6 +67,19 @@ TEST(DemoReport, TheJsonShowsTheCounts) {
   EXPECT_EQ(json["ok"], true);
 }
 
+TEST(DemoReport, PathsAreCompared) {
+  EXPECT_EQ(render_comparison({}), "");
+  const Comparison comparison{{"shm", example()}, {"tcp", Report()}};
+  const std::string table = render_comparison(comparison);
+  for (const char* part :
+       {"The first 400 requests again", "hand GB/s", "\n  shm ", "8.0", "\n  tcp "})
+    EXPECT_TRUE(has(table, part)) << part << "\n" << table;
+  const auto json = nlohmann::json::parse(render_json(example(), comparison))["comparison"];
+  EXPECT_EQ(json["shm"]["hit"], 3660);
+  EXPECT_DOUBLE_EQ(json["shm"]["handoff"]["gb_per_second"].get<double>(), 2);
+  EXPECT_EQ(json["tcp"]["requests"], 0);
+}
+
 TEST(DemoReport, AWrongByteIsNamed) {
   Report report = example();
   report.wrong_blocks = 1;
@@ -76,7 +89,7 @@ TEST(DemoReport, AWrongByteIsNamed) {
       describe(report.wrong.front()),
       "request 200, block 0x1f (position 3): decode-1 found the first wrong byte at offset 17 "
       "after the hand-off");
-  const auto json = nlohmann::json::parse(render_json(report));
+  const auto json = nlohmann::json::parse(render_json(report, {}));
   EXPECT_EQ(json["ok"], false);
   EXPECT_EQ(json["verified"]["wrong"][0]["request"], 200);
   EXPECT_EQ(json["verified"]["wrong"][0]["node"], "decode-1");
@@ -86,7 +99,7 @@ TEST(DemoReport, AnEmptyReportDividesByNothing) {
   const Report report;
   EXPECT_EQ(report.hit_ratio(), 0);
   EXPECT_FALSE(has(render_table(report), "nan"));
-  EXPECT_FALSE(has(render_json(report), "null"));
+  EXPECT_FALSE(has(render_json(report, {}), "null"));
 }
 
 TEST(DemoReport, Grouped) {

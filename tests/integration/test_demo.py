@@ -25,7 +25,7 @@ needs_conversation = pytest.mark.skipif(
     reason=f"SKIPPED, NOT PROVEN: there is no {CONVERSATION}. Fetch the traces of Mooncake's FAST'25 "
     "release and set MOONCAKE_TRACES to their folder.",
 )
-SMALL = ("--block-bytes", "4KiB", "--segment-size", "64MiB")
+SMALL = ("--block-bytes", "4KiB", "--segment-size", "64MiB", "--compare", "off")
 
 
 def command(*options: str) -> list:
@@ -151,6 +151,23 @@ def test_hand_offs_take_the_path_that_is_asked_for(path, way):
     assert (path == "tcp") == ("shm" not in report["paths"])
 
 
+def test_both_paths_are_compared():
+    report = report_of(demo("--requests", "110", *SMALL[:4], "--json"))
+    assert report["paths"]["shm"]["bytes"] > 0 and set(report["comparison"]) == {"shm", "tcp"}
+    shm, tcp = (report["comparison"][path] for path in ("shm", "tcp"))
+    assert shm["requests"] == tcp["requests"] == 100 and report["requests"] == 110
+    assert shm["hit"] == tcp["hit"] > 0 and shm["blocks"] == tcp["blocks"] < report["blocks"]["total"]
+    assert shm["handoff"]["bytes"] == tcp["handoff"]["bytes"] > 0
+    assert shm["paths"]["shm"]["bytes"] > 0 and "shm" not in tcp["paths"]
+    assert shm["wrong_blocks"] == tcp["wrong_blocks"] == 0
+
+
+def test_the_comparison_is_a_table_for_people():
+    done = demo("--requests", "20", *SMALL[:4])
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"The first 20 requests again.*\n.*hand GB/s.*\n  shm .*\n  tcp ", done.stdout), done.stdout
+
+
 def test_one_flipped_byte_is_found_and_named():
     done = demo("--requests", "20", *SMALL, "--json", "--inject-corruption")
     report = report_of(done, status=1)
@@ -235,9 +252,12 @@ def test_the_begin_of_the_conversation_trace():
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 @needs_conversation
-def test_the_whole_conversation_trace():
-    done = demo("--trace", str(CONVERSATION), "--block-bytes", "4096", "--json", timeout=1400)
+@pytest.mark.parametrize("path", ["shm", "tcp"])
+def test_the_whole_conversation_trace(path):
+    done = demo("--trace", str(CONVERSATION), "--block-bytes", "4096", "--path", path, "--json", timeout=1400)
     report = report_of(done)
+    assert report["paths"][path]["bytes"] >= report["handoff"]["bytes"]
+    assert report["verified"]["wrong_blocks"] == 0
     assert report["requests"] == 12_031
     assert report["blocks"]["total"] == 288_500
     assert report["blocks"]["hit"] == 105_710
