@@ -27,10 +27,14 @@ class MasterProcess:
         metrics_port = free_port()
         self.metrics = f"http://127.0.0.1:{metrics_port}/metrics"
         program = os.path.join(os.environ["MOONCAKE_BIN_DIR"], "mooncake_master")
-        self.process = subprocess.Popen(
-            [program, "-rpc_address=127.0.0.1", f"-rpc_port={self.address.rpartition(':')[2]}",
-             "-metrics_host=127.0.0.1", f"-metrics_port={metrics_port}", "-log_level=error", *flags],
-            stdout=subprocess.PIPE, text=True)
+        self.command = [
+            program, "-rpc_address=127.0.0.1", f"-rpc_port={self.address.rpartition(':')[2]}",
+            "-metrics_host=127.0.0.1", f"-metrics_port={metrics_port}", "-log_level=error", *flags]
+        self.start()
+
+    def start(self) -> None:
+        """Also again, at the same addresses, after kill()."""
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert "ready" in line, line
 
