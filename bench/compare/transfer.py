@@ -187,7 +187,7 @@ def measure_registration(options, build):
         for live in (100, 1000, 10000):
             row = {"live": live, "sides": {}}
             for side in sides:
-                found = [side.initiator.ask(do="register", live=live, calls=100, bursts=20)
+                found = [side.initiator.ask(do="register", live=live, calls=100, seconds=0.2)
                          for _ in range(options.repeat)]
                 row["sides"][side.name] = {
                     key: statistics.median(f[key] for f in found) for key in found[0]}
