@@ -93,6 +93,7 @@ struct ExtentTable::State {
   std::map<std::uint64_t, Live> live;  // by first byte; they don't overlap
   std::unordered_map<std::uint64_t, Part> tickets;
   std::uint64_t next_ticket = 1;
+  std::shared_ptr<PinnedRanges> pins;
   std::vector<Leaving> leaving;
   std::size_t leaving_swept = 0;  // how many were left by the last sweep
 
@@ -161,7 +162,8 @@ struct ExtentTable::State {
 ExtentTable::ExtentTable() : state_(std::make_unique<State>()) {}
 ExtentTable::~ExtentTable() = default;
 
-Result<std::unique_ptr<ExtentTable>> ExtentTable::create(std::uint64_t size) {
+Result<std::unique_ptr<ExtentTable>> ExtentTable::create(std::uint64_t size,
+                                                         std::shared_ptr<PinnedRanges> pins) {
   constexpr std::uint64_t kLargest = std::uint64_t{1} << 44;  // unit numbers are 32 bits
   if (size == 0 || size > kLargest) {
     return fail(Code::kInvalidArgument,
@@ -170,6 +172,7 @@ Result<std::unique_ptr<ExtentTable>> ExtentTable::create(std::uint64_t size) {
   auto table = std::unique_ptr<ExtentTable>(new ExtentTable);
   State& state = *table->state_;
   state.size = size;
+  state.pins = pins ? std::move(pins) : PinnedRanges::create();
   MC_TRY(state.words_memory,
          os::OwnedMapping::create("mooncake-words", units_for(size) * sizeof(Word),
                                   os::OwnedMapping::PeersMay::kOnlyRead));
@@ -262,6 +265,9 @@ Result<ExtentTable::BeginOutcome> ExtentTable::begin_write(
         return fail(Code::kGrantRefused, "the extent was granted again since");
       }
     }
+    if (state_->pins->overlaps(extent, extent + record.size)) {
+      return fail(Code::kBusy, "readers have pinned what lies there");
+    }
     entry = &take_over(extent, record, key);
   }
   newest_ = std::max(newest_, Version::from_value(record.version));
@@ -323,6 +329,11 @@ bool ExtentTable::readable(std::uint64_t extent, std::uint64_t offset, std::uint
   const std::uint64_t size = it->second.size();
   return it->second.extent.generation == promised && offset >= extent && offset - extent <= size &&
          length <= size - (offset - extent);
+}
+
+Result<PinnedRanges::Pin> ExtentTable::pin(std::uint64_t extent, Generation promised) {
+  if (!readable(extent, extent, 0, promised)) return fail(Code::kGenerationMismatch);
+  return state_->pins->add(extent, extent + state_->live.at(extent).size());
 }
 
 const ExtentTable::Extent* ExtentTable::find(std::uint64_t offset) const {

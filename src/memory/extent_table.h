@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/ids.h"
+#include "memory/pinned_ranges.h"
 #include "mooncake/result.h"
 #include "os/shared_mapping.h"
 
@@ -56,8 +57,9 @@ class Copier {
 class ExtentTable {
  public:
   // For a segment of `size` bytes. The words live in shared memory beside the segment, which peers
-  // may map and only read.
-  static Result<std::unique_ptr<ExtentTable>> create(std::uint64_t size);
+  // may map and only read. `pins` are those of the memory, also of earlier tables; null: none.
+  static Result<std::unique_ptr<ExtentTable>> create(std::uint64_t size,
+                                                     std::shared_ptr<PinnedRanges> pins = nullptr);
   ~ExtentTable();
 
   // A write under way: one message's part of an extent. Fenced when a younger write takes any of
@@ -89,8 +91,9 @@ class ExtentTable {
   // same version but another record, or when the version is not above the floor. kInvalidArgument
   // when the record is none, when the extent doesn't begin on a unit or leaves the segment, or the
   // part is empty or leaves the extent. kBusy while a copier that was stopped may still write
-  // there: what was promised of these bytes is void all the same. kBusy also when too many writes
-  // of the extent are open.
+  // there: what was promised of these bytes is void all the same. kBusy also when another version
+  // is pinned there: then nothing has changed. kBusy also when too many writes of the extent are
+  // open.
   Result<BeginOutcome> begin_write(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
                                    const ExtentRecord& record, std::string_view key,
                                    std::shared_ptr<Copier> copier = nullptr);
@@ -109,6 +112,11 @@ class ExtentTable {
   bool readable(std::uint64_t extent, std::uint64_t offset, std::uint64_t length,
                 Generation promised) const;
 
+  // Until the pin ends, the extent's bytes stay as they are, whatever becomes of this table:
+  // younger writes of them are refused. kGenerationMismatch when the extent is not complete and of
+  // this generation.
+  Result<PinnedRanges::Pin> pin(std::uint64_t extent, Generation promised);
+
   struct Extent {
     Generation generation{};
     ExtentRecord record;
@@ -119,7 +127,7 @@ class ExtentTable {
   std::size_t writes_under_way() const;
 
   // Nothing lands any more under any ticket, nothing is readable, and versions up to `floor` are
-  // refused from here on. For unmount.
+  // refused from here on. Pins stay. For unmount.
   void fence_all(Version floor);
   // The youngest version ever seen here.
   Version newest() const { return newest_; }

@@ -1,15 +1,15 @@
 // Proves the extent table against a model that keeps one entry per unit and one flag per byte:
-// which writes are admitted, which tickets are fenced, and what is readable, under random
-// overlapping grants that arrive in any order.
+// which writes are admitted, which tickets are fenced, what is readable and what pins keep, under
+// random overlapping grants that arrive in any order.
 #include "memory/extent_table.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace mooncake::memory {
@@ -300,6 +300,45 @@ TEST(ExtentTable, UnmountEndsEverything) {
   EXPECT_EQ(table->newest(), version(11));
 }
 
+TEST(ExtentTable, WhatIsPinnedStaysAsItIs) {
+  const auto table = make();
+  ASSERT_TRUE(table->commit(begin(*table, 2, 5, 6000)->ticket));
+  EXPECT_EQ(table->pin(2 * kUnit, complete(version(4))).error().code(), Code::kGenerationMismatch);
+  EXPECT_EQ(table->pin(2 * kUnit, writing(version(5))).error().code(), Code::kGenerationMismatch);
+  EXPECT_EQ(table->pin(3 * kUnit, complete(version(5))).error().code(), Code::kGenerationMismatch);
+  auto pin = table->pin(2 * kUnit, complete(version(5)));
+  ASSERT_TRUE(pin);
+  for (const std::uint64_t unit : {1u, 2u, 3u}) {
+    EXPECT_EQ(begin(*table, unit, 6, 2 * kUnit).error().code(), Code::kBusy);
+    EXPECT_EQ(begin(*table, unit, 4, 2 * kUnit).error().code(), Code::kGrantRefused);
+  }
+  EXPECT_EQ(table->newest(), version(5)) << "what was refused counts for nothing";
+  EXPECT_TRUE(table->readable(2 * kUnit, 2 * kUnit, 6000, complete(version(5))));
+  EXPECT_EQ(begin(*table, 2, 5, 6000)->kind, Begin::kAlreadyComplete);
+  EXPECT_TRUE(begin(*table, 1, 6, kUnit));
+  EXPECT_TRUE(begin(*table, 4, 6, kUnit));
+  *pin = {};
+  EXPECT_TRUE(begin(*table, 2, 6, 6000));
+  EXPECT_EQ(table->pin(2 * kUnit, complete(version(6))).error().code(), Code::kGenerationMismatch)
+      << "it is being written";
+}
+
+TEST(ExtentTable, PinsOutliveTheMount) {
+  const auto pins = PinnedRanges::create();
+  auto table = *ExtentTable::create(16 * kUnit, pins);
+  ASSERT_TRUE(table->commit(begin(*table, 2, 5, 6000)->ticket));
+  auto pin = table->pin(2 * kUnit, complete(version(5)));
+  ASSERT_TRUE(pin);
+  table->fence_all(version(10));
+  EXPECT_FALSE(table->readable(2 * kUnit, 2 * kUnit, 6000, complete(version(5))));
+  EXPECT_EQ(begin(*table, 2, 11, 6000).error().code(), Code::kBusy);
+  table = *ExtentTable::create(16 * kUnit, pins);
+  EXPECT_EQ(begin(*table, 3, 12, 100).error().code(), Code::kBusy);
+  EXPECT_TRUE(begin(*table, 4, 12, 100));
+  *pin = {};
+  EXPECT_TRUE(begin(*table, 3, 12, 100));
+}
+
 // ---- The model.
 
 struct ModelExtent {
@@ -311,9 +350,9 @@ class Model {
  public:
   explicit Model(std::uint64_t units) : youngest_(units) {}
 
-  // Identity of an extent is (first unit, version). Empty: refused.
-  std::optional<Begin> begin(std::uint64_t unit, std::uint32_t sequence, std::uint64_t size,
-                             std::uint64_t from, std::uint64_t to) {
+  // Identity of an extent is (first unit, version).
+  Result<Begin> begin(std::uint64_t unit, std::uint32_t sequence, std::uint64_t size,
+                      std::uint64_t from, std::uint64_t to) {
     const auto it = extents_.find(unit);
     if (it != extents_.end() && it->second.first == sequence && it->second.second.size == size) {
       const auto& bytes = it->second.second.bytes;
@@ -324,9 +363,14 @@ class Model {
     }
     const std::uint64_t end = unit + (size + kUnit - 1) / kUnit;
     for (auto u = unit; u < end; ++u) {
-      if (youngest_[u] >= sequence) return std::nullopt;
+      if (youngest_[u] >= sequence) return fail(Code::kGrantRefused);
     }
-    if (sequence <= floor_) return std::nullopt;
+    if (sequence <= floor_) return fail(Code::kGrantRefused);
+    for (const auto& [first, bytes] : pins_) {
+      if (first * kUnit < unit * kUnit + size && unit * kUnit < first * kUnit + bytes) {
+        return fail(Code::kBusy);
+      }
+    }
     std::erase_if(extents_, [&](const auto& entry) {
       const auto last = entry.first + (entry.second.second.size + kUnit - 1) / kUnit;
       return entry.first < end && unit < last;
@@ -365,8 +409,11 @@ class Model {
     floor_ = std::max(floor_, floor);
   }
   std::size_t size() const { return extents_.size(); }
+  void pin(std::uint64_t unit) { pins_.emplace(unit, extents_.at(unit).second.size); }
+  void unpin(std::uint64_t unit) { pins_.erase(pins_.find(unit)); }
 
  private:
+  std::multimap<std::uint64_t, std::uint64_t> pins_;  // first unit -> bytes
   std::vector<std::uint32_t> youngest_;
   std::map<std::uint64_t, std::pair<std::uint32_t, ModelExtent>> extents_;
   std::uint32_t floor_ = 0;
@@ -382,7 +429,7 @@ struct OpenWrite {
 class Comparison {
  public:
   void step() {
-    switch (*rc::gen::weightedElement<int>({{6, 0}, {4, 1}, {1, 2}, {1, 3}})) {
+    switch (*rc::gen::weightedElement<int>({{6, 0}, {4, 1}, {1, 2}, {1, 3}, {3, 4}, {2, 5}})) {
       case 0:
         begin();
         break;
@@ -394,6 +441,12 @@ class Comparison {
         break;
       case 3:
         if (*rc::gen::inRange(0, 8) == 0) fence_all();
+        break;
+      case 4:
+        pin();
+        break;
+      case 5:
+        unpin();
         break;
     }
     check();
@@ -419,7 +472,7 @@ class Comparison {
                                              record(sequence, size), "key");
     RC_ASSERT(outcome.has_value() == expected.has_value());
     if (!outcome) {
-      RC_ASSERT(outcome.error().code() == Code::kGrantRefused);
+      RC_ASSERT(outcome.error().code() == expected.error().code());
       return;
     }
     RC_ASSERT(outcome->kind == *expected);
@@ -450,6 +503,21 @@ class Comparison {
         other.fenced = true;
       }
     }
+  }
+  void pin() {
+    const auto unit = *rc::gen::inRange<std::uint64_t>(0, kUnits);
+    const auto sequence = *rc::gen::inRange<std::uint32_t>(1, 12);
+    auto pin = table_->pin(unit * kUnit, complete(version(sequence)));
+    RC_ASSERT(pin.has_value() == model_.readable(unit, sequence));
+    if (!pin) return;
+    model_.pin(unit);
+    pins_.emplace_back(unit, *std::move(pin));
+  }
+  void unpin() {
+    if (pins_.empty()) return;
+    const auto index = *rc::gen::inRange<std::size_t>(0, pins_.size());
+    model_.unpin(pins_[index].first);
+    pins_.erase(pins_.begin() + static_cast<long>(index));
   }
   void fence_all() {
     const auto floor = *rc::gen::inRange<std::uint32_t>(0, 6);
@@ -484,6 +552,7 @@ class Comparison {
   std::unique_ptr<ExtentTable> table_ = make(kUnits);
   Model model_{kUnits};
   std::vector<OpenWrite> open_;
+  std::vector<std::pair<std::uint64_t, PinnedRanges::Pin>> pins_;  // with its first unit
   std::vector<std::uint64_t> words_ = std::vector<std::uint64_t>(kUnits);
 };
 
