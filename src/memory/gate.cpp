@@ -196,14 +196,19 @@ PeerGate::Slots::~Slots() {
   gate_->taken_.fetch_and(~(std::uint64_t{1} << at_), std::memory_order_release);
 }
 
+bool PeerGate::admits(Pass pass) const {
+  if (pass == Pass::kNone || index_of(pass) >= kRegistrations) return false;
+  return table_->generations[index_of(pass)].load(std::memory_order_acquire) ==
+             generation_of(pass) &&
+         table_->closing.load(std::memory_order_acquire) == 0;
+}
+
 bool PeerGate::Slots::enter(Pass pass) {
   if (pass == Pass::kNone || index_of(pass) >= kRegistrations) return false;
   Word& slot = gate_->slots_->slots[at_][used_];
   slot.store(word_of(pass), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const GateTable& table = *gate_->table_;
-  if (table.generations[index_of(pass)].load(std::memory_order_acquire) != generation_of(pass) ||
-      table.closing.load(std::memory_order_acquire) != 0) {
+  if (!gate_->admits(pass)) {
     slot.store(0, std::memory_order_release);
     return false;
   }

@@ -107,6 +107,8 @@ class PeerGate {
     std::uint32_t used_ = 0;
   };
   Slots claim();
+  // Whether the registration that the pass stands for is still there, at this moment.
+  bool admits(Pass pass) const;
 
  private:
   PeerGate(os::SharedMapping table, os::SharedMapping slots);

@@ -46,6 +46,8 @@ enum class Method : std::uint16_t {
   kNotify = 0x0106,
   kBeginWrite = 0x0107,
   kEndWrite = 0x0108,
+  kPin = 0x0109,
+  kUnpin = 0x010A,
 
   kMount = 0x0201,
   kUnmount = 0x0202,

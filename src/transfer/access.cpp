@@ -82,6 +82,15 @@ Code ReadAccess::state() const {
 
 bool ReadAccess::may_read() const { return code_ == Code::kOk && state() == Code::kOk; }
 
+Result<memory::PinnedRanges::Pin> ReadAccess::pin() {
+  const Code code = code_ == Code::kOk ? state() : code_;
+  if (code != Code::kOk) return fail(code);
+  const memory::Region& region = access_.region();
+  if (!region.extents) return fail(Code::kNotSupported, "only guarded memory is pinned");
+  return region.extents->pin(range_.extent - region.base,
+                             static_cast<base::Generation>(range_.guard));
+}
+
 Code ReadAccess::finish() {
   if (code_ == Code::kOk) code_ = state();
   access_ = {};

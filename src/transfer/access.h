@@ -81,6 +81,8 @@ class ReadAccess {
   void lose() {
     if (code_ == Code::kOk) code_ = Code::kAddressNotRegistered;
   }
+  // Instead of a copy: guarded bytes stay as they are until the pin ends.
+  Result<memory::PinnedRanges::Pin> pin();
   // After the last byte has been copied: whether all of them were what was asked for.
   Code finish();
 

@@ -166,12 +166,20 @@ Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint dea
       request.slice.code = Code::kCancelled;
     co_return;
   }
-  const std::uint64_t id = next_batch_++;
-  open_batches_.insert(id);
+  const std::uint64_t id = open_batch();
   {
     BatchRun batch(*this, id, requests, deadline, moved, cancel);
     co_await batch.run();
   }
+  close_batch(id);
+}
+
+std::uint64_t EngineImpl::open_batch() {
+  open_batches_.insert(next_batch_);
+  return next_batch_++;
+}
+
+void EngineImpl::close_batch(std::uint64_t id) {
   open_batches_.erase(id);
   if (open_batches_.empty() && all_closed_) all_closed_->set(true);
 }

@@ -94,6 +94,11 @@ class Engine {
                               std::map<std::string, std::uint64_t>* moved = nullptr,
                               os::CancelToken* cancel = nullptr) = 0;
 
+  // Shows the bytes of one guarded read, whose key is given, where they lie, without a copy.
+  // kNotSupported where they can't be seen from this process; else as the read would fail, and
+  // kBusy when too many are pinned.
+  virtual Task<Result<PinnedBytes>> pin(SegmentHandle target, Slice slice, TimePoint deadline) = 0;
+
   // Puts it into the inbox of the segment's engine. kBusy when that is full, kInvalidArgument when
   // it is too long (inbox.h). One that ends with another error may have arrived.
   virtual Task<Result<void>> notify(SegmentHandle target, Notification notification,

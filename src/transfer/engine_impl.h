@@ -1,5 +1,5 @@
 // EngineImpl: the engine's state. engine.cpp starts, stops and knows segments; batch.cpp moves
-// batches.
+// batches, pin.cpp shows bytes where they lie.
 #pragma once
 
 #include <algorithm>
@@ -60,6 +60,7 @@ class EngineImpl final : public Engine {
   Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                       std::map<std::string, std::uint64_t>* moved,
                       os::CancelToken* cancel) override;
+  Task<Result<PinnedBytes>> pin(SegmentHandle target, Slice slice, TimePoint deadline) override;
   Task<Result<void>> notify(SegmentHandle target, Notification notification, TimePoint deadline,
                             os::CancelToken* cancel) override;
   std::vector<Notification> take_notifications() override { return inbox_.take_all(); }
@@ -113,6 +114,11 @@ class EngineImpl final : public Engine {
   Task<bool> wait_until_clear(memory::Registry::Removed& removed, TimePoint deadline);
   Task<void> clear_behind(memory::Registry::Removed removed);
   Task<void> fence_behind(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes);
+  // Tries one transport after the other.
+  Task<Result<PinnedBytes>> pin_by_any(Segment& segment, AttemptId id, const Slice& slice,
+                                       TimePoint deadline);
+  std::uint64_t open_batch();
+  void close_batch(std::uint64_t id);
   std::uint64_t oldest_open_batch() const {
     return open_batches_.empty() ? next_batch_ : *open_batches_.begin();
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "net/message.h"
 #include "transfer/transfer_generated.h"
@@ -78,7 +79,8 @@ Result<void> apply_numbers(const Numbers* codes, std::span<Slice> slices) {
 
 // Both requests have these.
 template <typename Request>
-Result<TransferMessage> decode_ranges(const Request& request) {
+Result<TransferMessage> decode_ranges(const Request& request,
+                                      std::uint64_t most_bytes = kMaxRequestBytes) {
   const auto* const ranges = request.ranges();
   if (!request.attempt() || !ranges || ranges->size() == 0 || !net::are_aligned(ranges)) {
     return fail(Code::kProtocolError, "a transfer without attempt or ranges");
@@ -92,10 +94,10 @@ Result<TransferMessage> decode_ranges(const Request& request) {
   message.receiver = static_cast<base::Incarnation>(request.receiver());
   message.ranges.reserve(ranges->size());
   for (const wire::Range* const range : *ranges) {
-    if (range->length() > kMaxRequestBytes - message.bytes) {
+    if (range->length() > most_bytes - message.bytes) {
       return fail(Code::kInvalidArgument,
                   fmt::format("{} bytes at {:#x} are too many for one request, limit {}",
-                              range->length(), range->address(), kMaxRequestBytes));
+                              range->length(), range->address(), most_bytes));
     }
     message.bytes += range->length();
     RemoteRange& remote = message.ranges.emplace_back();
@@ -217,6 +219,11 @@ Result<TransferMessage> decode_write(base::ConstBuffer body) {
 Result<TransferMessage> decode_read(base::ConstBuffer body) {
   MC_TRY(const auto* const request, net::verified<wire::ReadRequest>(body, "ReadRequest"));
   return decode_ranges(*request);
+}
+
+Result<TransferMessage> decode_pin(base::ConstBuffer body) {
+  MC_TRY(const auto* const request, net::verified<wire::ReadRequest>(body, "ReadRequest"));
+  return decode_ranges(*request, std::numeric_limits<std::uint64_t>::max());
 }
 
 Result<EndMessage> decode_end(base::ConstBuffer body) {

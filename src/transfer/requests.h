@@ -1,5 +1,5 @@
-// Requests of one engine to another: bodies of kWrite, kRead and kFence (transfer.fbs), checked
-// when read.
+// Requests of one engine to another: bodies of kWrite, kRead, kFence and others (transfer.fbs),
+// checked when read.
 #pragma once
 
 #include <cstddef>
@@ -49,6 +49,8 @@ struct TransferMessage {
 // contradicts itself.
 Result<TransferMessage> decode_write(base::ConstBuffer body);
 Result<TransferMessage> decode_read(base::ConstBuffer body);
+// A kRead's body that asks for no bytes to be sent: they may be any number.
+Result<TransferMessage> decode_pin(base::ConstBuffer body);
 
 struct EndMessage {
   AttemptId attempt;

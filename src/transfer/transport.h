@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/budget.h"
@@ -75,6 +76,16 @@ struct Slice {
   std::string_view way;   // how it was moved, set by a transport that knows several; static text
 };
 
+// Bytes of a peer, where they lie. They stay as they are for as long as `hold` lives; to let go of
+// it is safe on any thread, also after the engine has ended.
+struct PinnedBytes {
+  PinnedBytes() = default;  // no aggregate: see base/task.h
+  PinnedBytes(std::span<const std::byte> bytes_, std::shared_ptr<void> hold_)
+      : bytes(bytes_), hold(std::move(hold_)) {}
+  std::span<const std::byte> bytes;
+  std::shared_ptr<void> hold;
+};
+
 struct AttemptId {
   base::Incarnation engine{};
   std::uint64_t batch = 0;
@@ -115,6 +126,12 @@ class Transport {
   // peer's memory any more. An error means that this is not known: the bytes stay quarantined.
   virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
                                    os::CancelToken* cancel) = 0;
+
+  // Shows the bytes of a guarded slice without a copy, `slice.local` aside. kNotSupported where
+  // they can't be seen from here; else as reads fail, and kBusy when too many are pinned.
+  virtual Task<Result<PinnedBytes>> pin(const Peer&, AttemptId, const Slice&, TimePoint) {
+    co_return fail(Code::kNotSupported);
+  }
 
   // True when this life of the peer has most likely ended: who it is should be asked anew.
   virtual bool has_ended(const Peer&) const { return false; }

@@ -11,12 +11,15 @@
 
 #include "base/ids.h"
 #include "base/random.h"
+#include "memory/extent_table.h"
+#include "memory/pool.h"
 #include "mooncake/transfer.h"
 #include "net/address.h"
 #include "net/rpc.h"
 #include "net/runtime.h"
 #include "os/local_socket.h"
 #include "os/run_blocking.h"
+#include "transfer/engine.h"
 #include "transfer/requests.h"
 #include "transfer/transports/shm/host_peer.h"
 #include "transfer/transports/shm/messages.h"
@@ -240,6 +243,156 @@ TEST(ShmHostile, OnlyWhoStandsAtTheGateBeginsAWrite) {
   ASSERT_TRUE(heard) << heard.error().message();
   EXPECT_EQ(*apply_begun(heard->body, {&slice, 1}), memory::Pass::kNone);
   EXPECT_EQ(slice.code, Code::kAddressNotRegistered);
+}
+
+// Guarded memory of an engine, with one object in it, and a process that stands at its gate.
+class Pinning : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kSegment = 64u << 10, kSize = 5000;
+  static constexpr auto kEpoch = static_cast<base::Epoch>(1);
+
+  void SetUp() override {
+    pool_ = *memory::Pool::create({.size = kSegment});
+    const base::Version version(kEpoch, 5);
+    table_ = *memory::ExtentTable::create(kSegment);
+    ASSERT_TRUE(table_->commit(begin(version)->ticket));
+    const auto base = reinterpret_cast<std::uint64_t>(pool_->data());
+    const auto region = engine_->engine().register_memory(base, kSegment, "*", table_);
+    ASSERT_TRUE(region) << region.error().message();
+    slice_.remote = slice_.extent = base;
+    slice_.length = kSize;
+    slice_.key = region->key;
+    slice_.guard = static_cast<std::uint64_t>(base::complete(version));
+    enter();
+  }
+  void enter() {
+    const auto invitation = caller_.ask();
+    ASSERT_TRUE(invitation);
+    auto socket = LocalSocket::connect(invitation->socket);
+    ASSERT_TRUE(socket);
+    ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token))));
+    const auto answer = next(*socket);
+    ASSERT_TRUE(answer);
+    owner_ = base::Incarnation{read<Welcome>(answer->bytes)->incarnation};
+    socket_ = *std::move(socket);
+  }
+  Result<memory::ExtentTable::BeginOutcome> begin(base::Version version) {
+    memory::ExtentRecord record;
+    record.version = version.value();
+    record.size = kSize;
+    record.key_length = 1;
+    record.kind = memory::RecordKind::kPut;
+    return table_->begin_write(0, 0, kSize, record, "k");
+  }
+  // Of a younger write, on the engine's thread.
+  Code write() {
+    const auto ask = [](Pinning* self) -> Task<Code> {
+      auto begun = self->begin(base::Version(kEpoch, 6));
+      if (!begun) co_return begun.error().code();
+      co_return Code::kOk;
+    };
+    return *os::run_blocking(engine_->runtime().env().executor, ask(this));
+  }
+  AttemptId attempt(std::uint64_t batch) const { return {caller_.incarnation(), batch, 0, 0}; }
+  // The codes of the ranges, or of the call.
+  std::vector<Code> pin_by(Caller& who, AttemptId id, std::vector<Slice> slices) {
+    const auto reply = who.call(net::Method::kPin, encode_read(id, owner_, slices));
+    if (!reply) return {reply.error().code()};
+    EXPECT_TRUE(apply_codes(reply->body, slices));
+    std::vector<Code> codes;
+    for (const Slice& slice : slices)
+      codes.push_back(slice.code);
+    return codes;
+  }
+  Code pin(std::uint64_t batch, const Slice& slice) {
+    return pin_by(caller_, attempt(batch), {slice}).front();
+  }
+  Code unpin(std::uint64_t batch) {
+    const auto reply = caller_.call(net::Method::kUnpin, encode_fence(attempt(batch), owner_));
+    return reply ? Code::kOk : reply.error().code();
+  }
+
+  const std::unique_ptr<TransferEngine> engine_ = make();
+  Caller caller_{engine_->port()};
+  std::unique_ptr<memory::Pool> pool_;
+  std::shared_ptr<memory::ExtentTable> table_;
+  LocalSocket socket_;
+  base::Incarnation owner_{};
+  Slice slice_;
+};
+
+TEST_F(Pinning, IsForWhoStandsAtTheGate) {
+  Caller stranger(engine_->port());
+  const std::vector<Code> refused{Code::kNotSupported};
+  EXPECT_EQ(pin_by(stranger, {stranger.incarnation(), 1, 0, 0}, {slice_}), refused);
+  EXPECT_EQ(pin_by(caller_, {stranger.incarnation(), 1, 0, 0}, {slice_}),
+            std::vector<Code>{Code::kInvalidArgument});
+  EXPECT_EQ(pin(1, slice_), Code::kOk);
+  EXPECT_EQ(pin(1, slice_), Code::kInvalidArgument) << "that attempt is there";
+  EXPECT_EQ(write(), Code::kBusy);
+  const auto stolen = stranger.call(net::Method::kUnpin, encode_fence(attempt(1), owner_));
+  EXPECT_EQ(stolen.error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(write(), Code::kBusy);
+  EXPECT_EQ(unpin(1), Code::kOk);
+  EXPECT_EQ(write(), Code::kOk);
+}
+
+TEST_F(Pinning, IsOfWhatMayBeReadAndNothingElse) {
+  const auto changed = [&](auto change) {
+    Slice slice = slice_;
+    change(slice);
+    return slice;
+  };
+  const std::vector<Slice> slices{
+      changed([](Slice& s) { s.guard -= 2; }),
+      changed([](Slice& s) { s.guard |= 1; }),
+      changed([](Slice& s) { s.length = ~std::uint64_t{0} / 8; }),
+      changed([](Slice& s) { s.extent -= 4096; }),
+      changed([](Slice& s) { s.length = kSize + 1; }),
+      changed([](Slice& s) { s.key = static_cast<memory::RegionKey>(7); }),
+  };
+  const auto codes = pin_by(caller_, attempt(1), slices);
+  EXPECT_EQ(codes, (std::vector<Code>{Code::kGenerationMismatch, Code::kGenerationMismatch,
+                                      Code::kAddressNotRegistered, Code::kGenerationMismatch,
+                                      Code::kGenerationMismatch, Code::kRegionKeyMismatch}));
+  EXPECT_EQ(pin(2, changed([](Slice& s) { s.guard = 0; })), Code::kInvalidArgument);
+  EXPECT_EQ(write(), Code::kOk) << "nothing is pinned";
+}
+
+TEST_F(Pinning, IsBounded) {
+  const std::vector<Slice> many(2048, slice_);
+  const std::vector<Code> all(many.size(), Code::kOk);
+  EXPECT_EQ(pin_by(caller_, attempt(1), many), all);
+  EXPECT_EQ(pin_by(caller_, attempt(2), many), all);
+  EXPECT_EQ(pin(3, slice_), Code::kBusy);
+  EXPECT_EQ(unpin(1), Code::kOk);
+  EXPECT_EQ(pin(3, slice_), Code::kOk);
+  EXPECT_EQ(unpin(2), Code::kOk);
+  EXPECT_EQ(write(), Code::kBusy);
+  EXPECT_EQ(unpin(3), Code::kOk);
+  EXPECT_EQ(write(), Code::kOk);
+}
+
+// A pin whose answer was lost is ended; it may arrive after that.
+TEST_F(Pinning, ThatWasEndedBeforeItCameIsRefused) {
+  EXPECT_EQ(unpin(1), Code::kOk);
+  EXPECT_EQ(pin(1, slice_), Code::kInvalidArgument);
+  EXPECT_EQ(pin(2, slice_), Code::kOk);
+}
+
+TEST_F(Pinning, EndsWithTheLastProcessOfTheReader) {
+  EXPECT_EQ(pin(1, slice_), Code::kOk);
+  LocalSocket first = std::move(socket_);
+  enter();
+  socket_ = {};
+  EXPECT_EQ(pin(2, slice_), Code::kOk) << "it still has one";
+  EXPECT_EQ(write(), Code::kBusy);
+  first = {};
+  const auto end = std::chrono::steady_clock::now() + 10s;
+  Code code = write();
+  while (code == Code::kBusy && std::chrono::steady_clock::now() < end)
+    code = write();
+  EXPECT_EQ(code, Code::kOk);
 }
 
 // However many pools a peer offers: few enough are mapped that this process has mappings left, and

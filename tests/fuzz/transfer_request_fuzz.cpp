@@ -165,6 +165,7 @@ void play(std::uint8_t choice, base::ConstBuffer body) {
       static_cast<void>(apply_codes(body, slices));
       static_cast<void>(apply_begun(body, slices));
       static_cast<void>(decode_end(body));
+      static_cast<void>(decode_pin(body));
       return;
     }
     case 6: {

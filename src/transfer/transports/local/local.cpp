@@ -122,6 +122,8 @@ class LocalTransport final : public Transport {
   Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
     co_return Result<void>();
   }
+  Task<Result<PinnedBytes>> pin(const Peer& peer, AttemptId id, const Slice& slice,
+                                TimePoint deadline) override;
   std::shared_ptr<DirectPath> direct(const Peer& peer) override {
     return peer.same_process ? path_ : nullptr;
   }
@@ -202,6 +204,15 @@ Task<Result<void>> LocalTransport::execute(const Peer&, AttemptId, std::uint32_t
   }
   if (stopped != Code::kOk) co_return fail(stopped);
   co_return Result<void>();
+}
+
+Task<Result<PinnedBytes>> LocalTransport::pin(const Peer&, AttemptId, const Slice& slice,
+                                              TimePoint) {
+  if (stopping_) co_return fail(Code::kCancelled);
+  ReadAccess access(context_.registry, range_of(slice));
+  MC_CO_TRY(memory::PinnedRanges::Pin pin, access.pin());
+  const std::span bytes(access.data(), slice.length);
+  co_return PinnedBytes(bytes, std::make_shared<memory::PinnedRanges::Pin>(std::move(pin)));
 }
 
 std::unique_ptr<Transport> create(const TransportContext& context) {

@@ -137,23 +137,46 @@ const HostPeer::Word* HostPeer::word_of(const Region& region, const Slice& slice
   return reinterpret_cast<const Word*>(words->second->data()) + unit;
 }
 
+const HostPeer::Memory* HostPeer::pool_of(const Region& region) const {
+  const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
+  return pool == pools_.end() ? nullptr : &pool->second;
+}
+
+std::byte* HostPeer::address_in(const MappedPool& pool, const Region& region, const Slice& slice) {
+  const std::uint64_t offset = region.place.offset + (slice.remote - region.base);
+  const bool fits = offset >= region.place.offset && offset <= pool.size() &&
+                    slice.length <= pool.size() - offset;
+  return fits ? pool.data() + offset : nullptr;
+}
+
+Result<HostPeer::Place> HostPeer::place_of(const Slice& slice) {
+  std::lock_guard lock(mutex_);
+  const Region* const region = regions_.covering(slice.remote, slice.remote + slice.length);
+  if (region && !gate_->admits(region->pass)) {
+    regions_.take_youngest(region->base);
+    return fail(Code::kRegionKeyMismatch, "the region has been taken back");
+  }
+  const Memory* const pool = region && region->is_of_kind(slice) ? pool_of(*region) : nullptr;
+  const std::byte* const bytes = pool ? address_in(**pool, *region, slice) : nullptr;
+  if (!bytes) return fail(Code::kNotSupported, "it lies in no memory that is mapped here");
+  return Place{*pool, bytes};
+}
+
 HostPeer::Target HostPeer::target_of(const Region& region, const Slice& slice,
                                      std::vector<Memory>& held) const {
   if (!region.is_of_kind(slice) || !region.opens_to(slice)) return {};
   Target target{region.pass, nullptr, nullptr};
   const bool by_generation = slice.guard != 0 && slice.opcode == Opcode::kRead;
   if (by_generation && !(target.word = word_of(region, slice, held))) return {};
-  const auto pool = region.place.pool ? pools_.find(region.place.pool) : pools_.end();
-  if (pool == pools_.end()) return target;
-  if (words_.contains(pool->first)) return {};  // the peer contradicts itself: these are read-only
-  const Memory& memory = pool->second;
-  const std::uint64_t offset = region.place.offset + (slice.remote - region.base);
-  const bool fits = offset >= region.place.offset && offset <= memory->size() &&
-                    slice.length <= memory->size() - offset;
-  if (!fits) return {};  // the peer contradicts itself
+  const Memory* const pool = pool_of(region);
+  if (!pool) return target;
+  const Memory& memory = *pool;
+  std::byte* const mapped = address_in(*memory, region, slice);
+  if (!mapped || words_.contains(region.place.pool)) return {};  // words are only to be read
   // A fault for each page costs more than the kernel's copy.
-  if (!memory->is_warm(offset + slice.length) && reads_processes()) return target;
-  target.mapped = memory->data() + offset;
+  const auto end = static_cast<std::uint64_t>(mapped - memory->data()) + slice.length;
+  if (!memory->is_warm(end) && reads_processes()) return target;
+  target.mapped = mapped;
   if (std::ranges::find(held, memory) == held.end()) held.push_back(memory);
   return target;
 }

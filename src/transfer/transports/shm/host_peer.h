@@ -117,6 +117,15 @@ class HostPeer final : public DirectPath {
   void add_pool(std::uint64_t pool, std::shared_ptr<MappedPool> memory);
   void drop_pool(std::uint64_t pool);
 
+  // Where the bytes of a guarded slice lie here.
+  struct Place {
+    std::shared_ptr<MappedPool> memory;
+    const std::byte* bytes = nullptr;
+  };
+  // kNotSupported when they lie in no mapped pool. kRegionKeyMismatch when the peer has taken back
+  // the region that it described: another one may have its addresses by now.
+  Result<Place> place_of(const Slice& slice);
+
   // From here on nothing is copied; what is under way ends with its chunk. Then its pools go.
   void end();
   bool has_ended() const override { return !alive(); }
@@ -180,6 +189,10 @@ class HostPeer final : public DirectPath {
   // Asks the kernel whether the peer has gone, when it was not asked for a while: the watch on the
   // executor may be late, and what is written into a dead peer's memory is lost.
   void look_for_end();
+  // Null where the region lies in no mapped pool.
+  const Memory* pool_of(const Region& region) const;
+  // Null when the peer contradicts itself.
+  static std::byte* address_in(const MappedPool& pool, const Region& region, const Slice& slice);
   // The peer has taken back what this pass stood for.
   void forget(memory::Pass pass, std::uint64_t address);
 

@@ -36,7 +36,8 @@ struct HostServer::Session {
   std::deque<Late> late;                      // not sent yet
 };
 
-HostServer::HostServer(const TransportContext& context) : context_(context) {
+HostServer::HostServer(const TransportContext& context)
+    : context_(context), guests_(context.identity) {
   context_.server.handle(net::Method::kOpenHost,
                          [this](net::ServerCall& call) { return at_once(invite(call)); });
 }
@@ -55,7 +56,8 @@ Result<void> HostServer::start() {
          net::FdWatch::start(context_.env.executor, listener_.fd(), [this] { accept_all(); }));
   MC_TRY(gate_, memory::Gate::create());
   context_.registry.use_gate(gate_);
-  writes_ = std::make_unique<HostWrites>(context_, gate_);
+  writes_ = std::make_unique<HostWrites>(context_, gate_, guests_);
+  pins_ = std::make_unique<HostPins>(context_, guests_);
   context_.registry.on_unshared(
       [this, here = here_, &executor = context_.env.executor](std::uint64_t pool) {
         executor.post([this, here, pool] {
@@ -178,7 +180,7 @@ Result<void> HostServer::welcome(Session& session, const Hello& hello) {
   if (os::has_ended(session.process, session.socket)) return fail(Code::kConnectionLost);
   MC_TRY(session.slots, gate_->add_peer());
   session.peer = *invited;
-  writes_->admit(session.peer);
+  guests_.admit(session.peer);
   Welcome welcome;
   welcome.incarnation = static_cast<std::uint64_t>(context_.identity.incarnation);
   welcome.table_size = gate_->table_size();
@@ -252,7 +254,10 @@ void HostServer::end(Place place, const Error& reason) {
   if (session.slots && !copies_no_more) return;  // until its exit
   if (session.slots) {
     gate_->remove_peer(session.slots);
-    writes_->dismiss(session.peer);
+    if (guests_.dismiss(session.peer)) {
+      writes_->end_all(session.peer);
+      pins_->end_all(session.peer);
+    }
   }
   sessions_.erase(place);
 }

@@ -13,6 +13,8 @@
 #include "net/fd_watch.h"
 #include "os/local_socket.h"
 #include "transfer/transport.h"
+#include "transfer/transports/shm/guests.h"
+#include "transfer/transports/shm/host_pins.h"
 #include "transfer/transports/shm/host_writes.h"
 #include "transfer/transports/shm/messages.h"
 
@@ -61,7 +63,9 @@ class HostServer {
 
   const TransportContext context_;
   std::shared_ptr<memory::Gate> gate_;
+  Guests guests_;
   std::unique_ptr<HostWrites> writes_;
+  std::unique_ptr<HostPins> pins_;
   std::string name_;
   os::LocalSocket listener_;
   std::unique_ptr<net::FdWatch> listener_watch_;

@@ -45,8 +45,12 @@ class HostWrites::Writer final : public memory::Copier {
   mutable bool out_ = false;  // for good, once it is stopped
 };
 
-HostWrites::HostWrites(const TransportContext& context, std::shared_ptr<memory::Gate> gate)
-    : context_(context), gate_(std::move(gate)) {
+HostWrites::HostWrites(const TransportContext& context, std::shared_ptr<memory::Gate> gate,
+                       const Guests& guests)
+    : context_(context),
+      gate_(std::move(gate)),
+      guests_(guests),
+      ranges_(kMaxRanges, kMaxRangesOfPeer) {
   context_.server.handle(net::Method::kBeginWrite,
                          [this](net::ServerCall& call) { return at_once(begin(call)); });
   context_.server.handle(net::Method::kEndWrite,
@@ -58,56 +62,34 @@ HostWrites::~HostWrites() {
     context_.env.executor.cancel(open.end);
 }
 
-void HostWrites::admit(base::Incarnation peer) { ++peers_[peer].processes; }
-
-void HostWrites::dismiss(base::Incarnation peer) {
-  const auto found = peers_.find(peer);
-  if (found == peers_.end() || --found->second.processes > 0) return;
-  for (auto it = open_.lower_bound({peer, 0, 0, 0});
-       it != open_.end() && std::get<0>(it->first) == peer;) {
+void HostWrites::end_all(base::Incarnation peer) {
+  for (auto it = open_.lower_bound(first_key_of(peer));
+       it != open_.end() && engine_of(it->first) == peer;) {
     close(it++);
   }
-  peers_.erase(found);
 }
 
-HostWrites::Open HostWrites::close(std::map<Key, Open>::iterator place) {
-  const auto peer = peers_.find(std::get<0>(place->first));
+HostWrites::Open HostWrites::close(std::map<AttemptKey, Open>::iterator place) {
+  const base::Incarnation peer = engine_of(place->first);
   Open open = std::move(place->second);
   open_.erase(place);
   context_.env.executor.cancel(open.end);
-  ranges_ -= open.accesses.size();
-  peer->second.ranges -= open.accesses.size();
+  ranges_.give_back(peer, open.accesses.size());
   return open;
-}
-
-Result<void> HostWrites::check_parties(const net::ServerCall& call, const AttemptId& attempt,
-                                       base::Incarnation receiver) const {
-  if (call.peer().boot_id != context_.identity.boot_id) {
-    return fail(Code::kNotSupported, "only for processes of this host");
-  }
-  if (attempt.engine != call.peer().incarnation) {
-    return fail(Code::kInvalidArgument, "an attempt of another engine than the connection's");
-  }
-  if (receiver != context_.identity.incarnation) {
-    return fail(Code::kConnectionLost, "meant for another life of this engine");
-  }
-  return {};
 }
 
 Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   MC_TRY(const TransferMessage message, decode_write(call.body()));
-  MC_CHECK(check_parties(call, message.attempt, message.receiver));
+  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
   if (message.records.size() != message.ranges.size()) {
     return fail(Code::kInvalidArgument, "only guarded ranges are written so");
   }
-  const auto peer = peers_.find(call.peer().incarnation);
-  if (peer == peers_.end()) return fail(Code::kNotSupported, "not let in at the gate");
-  const std::size_t ranges = message.ranges.size();
-  if (ranges_ + ranges > kMaxRanges || peer->second.ranges + ranges > kMaxRangesOfPeer) {
-    return fail(Code::kBusy, "too many writes are open");
-  }
-  const Key key = key_of(message.attempt);
+  const base::Incarnation peer = call.peer().incarnation;
+  if (!guests_.has(peer)) return fail(Code::kNotSupported, "not let in at the gate");
+  const AttemptKey key = key_of(message.attempt);
   if (open_.contains(key)) return fail(Code::kInvalidArgument, "the attempt is open");
+  const std::size_t ranges = message.ranges.size();
+  if (!ranges_.take(peer, ranges)) return fail(Code::kBusy, "too many writes are open");
   Open open;
   open.writer = std::make_shared<Writer>(gate_);
   std::vector<Code> codes;
@@ -121,12 +103,11 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   }
   // What is there already needs no end.
   if (!any || open.writer->pass() == memory::Pass::kNone) {
+    ranges_.give_back(peer, ranges);
     return encode_begun(codes, memory::Pass::kNone);
   }
   const memory::Pass pass = open.writer->pass();
   const auto place = open_.emplace(key, std::move(open)).first;
-  ranges_ += ranges;
-  peer->second.ranges += ranges;
   const TimePoint limit = std::min(call.deadline() + kGrace, context_.env.now() + kLongest);
   place->second.end = context_.env.executor.run_at(limit, [this, key] {
     if (const auto late = open_.find(key); late != open_.end()) close(late);
@@ -136,7 +117,7 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
 
 Result<net::Bytes> HostWrites::end(const net::ServerCall& call) {
   MC_TRY(const EndMessage message, decode_end(call.body()));
-  MC_CHECK(check_parties(call, message.attempt, message.receiver));
+  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
   const auto found = open_.find(key_of(message.attempt));
   if (found == open_.end()) return fail(Code::kTransferFailed, "no such write is open");
   Open open = close(found);

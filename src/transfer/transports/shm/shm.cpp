@@ -10,6 +10,7 @@
 #include "transfer/transport.h"
 #include "transfer/transports/shm/host_link.h"
 #include "transfer/transports/shm/host_server.h"
+#include "transfer/transports/shm/pin_returns.h"
 #include "transfer/transports/this_host.h"
 
 namespace mooncake::transfer {
@@ -17,6 +18,7 @@ namespace shm {
 namespace {
 
 constexpr base::Duration kOpenTime = std::chrono::seconds(2);
+constexpr base::Duration kUnpinTime = std::chrono::seconds(2);
 constexpr base::Duration kTryAgainAfter = std::chrono::seconds(5);
 
 constexpr Capabilities kCapabilities = [] {
@@ -42,7 +44,10 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const TransportContext& context)
       : context_(context),
         server_(context),
-        mappings_(std::make_shared<MappingAccount>(context.budget)) {
+        mappings_(std::make_shared<MappingAccount>(context.budget)),
+        returns_(PinReturns::create(context.env.executor, [this](const Peer& peer, AttemptId id) {
+          tasks_.start(unpin(peer, id));
+        })) {
     auto started = server_.start();
     if (!started) missing_ = started.error().message();
   }
@@ -56,6 +61,8 @@ class ShmTransport final : public Transport {
   Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
     co_return Result<void>();
   }
+  Task<Result<PinnedBytes>> pin(const Peer& peer, AttemptId id, const Slice& slice,
+                                TimePoint deadline) override;
   bool has_ended(const Peer& peer) const override;
   std::shared_ptr<DirectPath> direct(const Peer& peer) override;
   void forget_failures(const Peer& peer) override;
@@ -72,12 +79,18 @@ class ShmTransport final : public Transport {
                                     std::span<Slice> slices, TimePoint deadline,
                                     os::CancelToken* cancel);
 
+  Task<Result<void>> ask_pin(const Peer& peer, AttemptId id, const Slice& slice,
+                             TimePoint deadline);
+  Task<void> unpin(Peer peer, AttemptId id);
+
   const TransportContext context_;
   HostServer server_;
   const std::shared_ptr<MappingAccount> mappings_;
+  const std::shared_ptr<PinReturns> returns_;
   std::string missing_;  // why nobody is reached; empty = nothing is missing
   std::map<base::Incarnation, std::shared_ptr<HostLink>> links_;
   base::TaskGroup tasks_;
+  os::CancelToken unpins_;  // of all that are under way
   bool stopping_ = false;
 };
 
@@ -223,6 +236,72 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
   co_return Result<void>();
 }
 
+// An attempt whose outcome is not known is ended at the owner.
+Task<Result<void>> ShmTransport::ask_pin(const Peer& peer, AttemptId id, const Slice& slice,
+                                         TimePoint deadline) {
+  const net::Bytes question = encode_read(id, peer.incarnation, {&slice, 1});
+  net::CallOptions options;
+  options.deadline = deadline;
+  const Result<net::Reply> reply =
+      co_await context_.peers.control(peer.address).call(net::Method::kPin, question, options);
+  if (!reply) {
+    const Code code = reply.error().code();
+    const bool unknown = code == Code::kDeadlineExceeded || code == Code::kConnectionLost;
+    if (unknown && !stopping_) tasks_.start(unpin(peer, id));
+    co_return fail(reply.error());
+  }
+  Slice answered = slice;
+  MC_CO_CHECK(apply_codes(reply->body, {&answered, 1}));
+  if (answered.code != Code::kOk) co_return fail(answered.code);
+  co_return Result<void>();
+}
+
+Task<void> ShmTransport::unpin(Peer peer, AttemptId id) {
+  const net::Bytes question = encode_fence(id, peer.incarnation);
+  net::CallOptions options;
+  options.deadline = context_.env.now() + kUnpinTime;
+  options.cancel = &unpins_;
+  net::RpcClient& owner = context_.peers.control(peer.address);
+  const auto ended = co_await owner.call(net::Method::kUnpin, question, options);
+  static_cast<void>(ended);  // an owner that does not answer frees it with the connection
+}
+
+// Once the owner has agreed the bytes are what was promised for good. Where they lie is asked after
+// that once more: if the region was there all the time, it is the one in which the owner pinned.
+Task<Result<PinnedBytes>> ShmTransport::pin(const Peer& peer, AttemptId id, const Slice& slice,
+                                            TimePoint deadline) {
+  constexpr std::uint32_t kRounds = 2;  // the second for a region that is another by now
+  if (stopping_) co_return fail(Code::kCancelled);
+  const std::shared_ptr<HostLink> link = link_to(peer);
+  const bool in_time = co_await link->opened().wait(deadline);
+  if (!in_time) co_return fail(Code::kDeadlineExceeded);
+  Slice asked = slice;
+  asked.code = Code::kNotReady;
+  Error failure(Code::kNotSupported);
+  for (std::uint32_t round = 0; round < kRounds && !stopping_; ++round, ++id.attempt) {
+    const std::shared_ptr<HostPeer> host = link->peer();
+    if (!host) co_return fail(link->failure());
+    if (auto unknown = host->unknown({&asked, 1}); !unknown.empty()) {
+      MC_CO_CHECK(co_await link->learn(std::move(unknown), deadline, nullptr));
+    }
+    const auto expected = host->place_of(asked);
+    if (expected) {
+      MC_CO_CHECK(co_await ask_pin(peer, id, asked, deadline));
+      // From here on it is ended by who lets go of it.
+      auto hold = returns_->hold(host, *expected, peer, id);
+      const auto found = host->place_of(asked);
+      if (found && found->bytes == expected->bytes) {
+        co_return PinnedBytes({found->bytes, asked.length}, std::move(hold));
+      }
+      failure = found ? Error(Code::kRegionKeyMismatch) : found.error();
+    } else {
+      failure = expected.error();
+    }
+    if (failure.code() != Code::kRegionKeyMismatch) break;
+  }
+  co_return fail(std::move(failure));
+}
+
 bool ShmTransport::has_ended(const Peer& peer) const {
   const auto it = links_.find(peer.incarnation);
   return it != links_.end() && it->second->was_lost();
@@ -240,6 +319,8 @@ void ShmTransport::forget_failures(const Peer& peer) {
 
 Task<void> ShmTransport::stop() {
   stopping_ = true;
+  returns_->close();
+  unpins_.cancel();
   for (auto& [incarnation, link] : links_)
     link->close(Error(Code::kCancelled));
   co_await tasks_.join();

@@ -1,0 +1,40 @@
+// Bytes of a peer, shown where they lie.
+#include <utility>
+
+#include "transfer/engine_impl.h"
+
+namespace mooncake::transfer {
+
+Task<Result<PinnedBytes>> EngineImpl::pin(SegmentHandle target, Slice slice, TimePoint deadline) {
+  Segment* const segment = find_segment(target);
+  if (!segment) co_return fail(Code::kSegmentNotFound);
+  if (slice.guard == 0 || slice.length == 0 || slice.remote + slice.length < slice.remote) {
+    co_return fail(Code::kInvalidArgument, "only bytes of guarded memory are pinned");
+  }
+  if (stopping_) co_return fail(Code::kCancelled, "the engine is closed");
+  AttemptId id;
+  id.engine = identity_.incarnation;
+  id.batch = open_batch();
+  id.oldest_open_batch = oldest_open_batch();
+  Result<PinnedBytes> pinned = co_await pin_by_any(*segment, id, slice, deadline);
+  close_batch(id.batch);
+  co_return pinned;
+}
+
+Task<Result<PinnedBytes>> EngineImpl::pin_by_any(Segment& segment, AttemptId id, const Slice& slice,
+                                                 TimePoint deadline) {
+  if (has_ended(segment.peer)) segment.peer.incarnation = {};
+  if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{}) {
+    MC_CO_CHECK(co_await describe(segment, {}, deadline));
+  }
+  const Peer peer = segment.peer;
+  for (const auto& transport : transports_) {
+    std::string why;
+    if (!transport->reaches(peer, why)) continue;
+    Result<PinnedBytes> pinned = co_await transport->pin(peer, id, slice, deadline);
+    if (pinned || pinned.error().code() != Code::kNotSupported) co_return pinned;
+  }
+  co_return fail(Code::kNotSupported, "its memory can't be seen from this process");
+}
+
+}  // namespace mooncake::transfer
