@@ -74,8 +74,17 @@ class ClientImpl final : public Client {
                                   std::span<const std::uint64_t> sizes, Numbers numbers);
   Task<void> write_and_publish(PutState& state);
   void plan_writes(PutState& state);
-  Task<void> finish(net::Method method, std::span<const FinishItem> items, std::span<Code> codes,
-                    TimePoint deadline);
+  // An end of grants, as the Master is told it, and what it answers for each.
+  struct Finish {
+    std::vector<FinishItem> items;
+    std::vector<std::size_t> indexes;  // into the call's items
+    std::vector<Code> codes;
+    void add(FinishItem item, std::size_t index) {
+      items.push_back(std::move(item));
+      indexes.push_back(index);
+    }
+  };
+  Task<void> finish(net::Method method, Finish& what, TimePoint deadline, bool set_aside = false);
 
   // Get (client_get.cpp).
   Task<std::vector<GetOutcome>> get_all(std::vector<std::string_view> keys, RoomFor room,
@@ -107,7 +116,7 @@ class ClientImpl final : public Client {
   bool heard_ = true;  // whether the Master has answered the last heartbeat
   bool stopping_ = false;
   os::Completion<bool>* pausing_ = nullptr;
-  base::TaskGroup tasks_;  // keep_mounted(), and the calls under way
+  base::TaskGroup tasks_;        // keep_mounted(), and the calls under way
 
   // Keeps the client alive until the call that holds it has returned.
   class CallUnderWay {

@@ -18,6 +18,9 @@ base::Duration time_to_finish(base::Duration left) {
   return std::min<base::Duration>(left / 8, std::chrono::milliseconds(250));
 }
 
+// Grants of one object that its owners may refuse since readers have pinned what lies there.
+constexpr int kMostBusyGrants = 4;
+
 std::uint64_t size_of(const PutItem& item) {
   std::uint64_t size = 0;
   for (ConstBytes part : item.parts)
@@ -92,6 +95,7 @@ struct ClientImpl::PutState {
   std::vector<memory::ExtentRecord> records{};
   std::vector<transfer::EngineRequest> requests{};
   std::vector<std::pair<std::size_t, std::size_t>> request_of{};  // request -> (asked, replica)
+  std::vector<std::size_t> refused{};  // items whose owners were busy; they have no grant
 };
 
 Task<PutOutcome> ClientImpl::put(std::span<const PutItem> items, PutOptions options,
@@ -133,7 +137,8 @@ Task<PutOutcome> ClientImpl::put(std::span<const PutItem> items, PutOptions opti
 }
 
 // One message's items. What finds no room because memory is still being prepared, or too many
-// writers at its key, is asked for again, under new numbers, until the deadline.
+// writers at its key, is asked for again, under new numbers, until the deadline; what its owner
+// doesn't take since readers have pinned what lies there, a few times.
 Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t size) {
   std::vector<Code>& codes = call.outcome.codes;
   std::vector<std::size_t> left;
@@ -141,6 +146,7 @@ Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t si
     if (codes[i] == Code::kOk) left.push_back(i);
   }
   const std::uint64_t interrupts = master_.interrupts();
+  std::map<std::size_t, int> refusals;
   while (!left.empty()) {
     PutState state{call};
     state.asked = std::move(left);
@@ -169,6 +175,9 @@ Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t si
       if (code == Code::kSpaceInPreparation || code == Code::kBusy) left.push_back(state.asked[a]);
     }
     co_await write_and_publish(state);
+    for (std::size_t i : state.refused) {
+      if (++refusals[i] < kMostBusyGrants) left.push_back(i);
+    }
     const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
     const bool interrupted = master_.interrupts() != interrupts;
     for (std::size_t i : left) {
@@ -253,8 +262,7 @@ Task<void> ClientImpl::write_and_publish(PutState& state) {
 
   // What arrived of each object; an older grant can't land after a younger one, so that a replica
   // whose fate is unknown may be given up.
-  std::vector<FinishItem> publish, revoke;
-  std::vector<std::size_t> published, revoked;
+  Finish publish, revoke, set_aside;
   for (std::size_t request = 0; request < state.requests.size();) {
     const std::size_t a = state.request_of[request].first;
     const PlacedObject& object = state.placed.objects[a];
@@ -273,37 +281,35 @@ Task<void> ClientImpl::write_and_publish(PutState& state) {
       if (!arrived) failure = code;
     }
     if (any) {
-      publish.push_back(std::move(item));
-      published.push_back(state.asked[a]);
+      publish.add(std::move(item), state.asked[a]);
     } else {
       item.arrived.clear();
-      revoke.push_back(std::move(item));
-      revoked.push_back(state.asked[a]);
+      (failure == Code::kBusy ? set_aside : revoke).add(std::move(item), state.asked[a]);
       outcomes[state.asked[a]] = failure;
     }
   }
-  if (!publish.empty()) {
-    std::vector<Code> codes(publish.size(), Code::kOk);
-    co_await finish(net::Method::kPublish, publish, codes, deadline);
-    for (std::size_t i = 0; i < publish.size(); ++i)
-      outcomes[published[i]] = codes[i];
-  }
-  if (!revoke.empty()) {
-    std::vector<Code> ignored(revoke.size(), Code::kOk);
-    co_await finish(net::Method::kRevoke, revoke, ignored, deadline);
+  co_await finish(net::Method::kPublish, publish, deadline);
+  for (std::size_t i = 0; i < publish.items.size(); ++i)
+    outcomes[publish.indexes[i]] = publish.codes[i];
+  co_await finish(net::Method::kRevoke, revoke, deadline);
+  co_await finish(net::Method::kRevoke, set_aside, deadline, true);
+  // Another grant is asked for only when this one is known to have ended: it would be taken for
+  // another writer's.
+  for (std::size_t i = 0; i < set_aside.items.size(); ++i) {
+    if (set_aside.codes[i] == Code::kOk) state.refused.push_back(set_aside.indexes[i]);
   }
 }
 
-Task<void> ClientImpl::finish(net::Method method, std::span<const FinishItem> items,
-                              std::span<Code> codes, TimePoint deadline) {
-  const CommandNumbers::Open numbers(numbers_, items.size());
-  net::Bytes body = encode_finish(id_, numbers.numbers(), items);
+Task<void> ClientImpl::finish(net::Method method, Finish& what, TimePoint deadline,
+                              bool set_aside) {
+  if (what.items.empty()) co_return;
+  const CommandNumbers::Open numbers(numbers_, what.items.size());
+  net::Bytes body = encode_finish(id_, numbers.numbers(), what.items, set_aside);
   Result<net::Bytes> reply = co_await master_.call(method, std::move(body), deadline);
-  Result<std::vector<Code>> done =
-      reply ? decode_codes(*reply, items.size()) : Result<std::vector<Code>>(fail(reply.error()));
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    codes[i] = done ? (*done)[i] : done.error().code();
-  }
+  Result<std::vector<Code>> done = reply ? decode_codes(*reply, what.items.size())
+                                         : Result<std::vector<Code>>(fail(reply.error()));
+  what.codes.assign(what.items.size(), done ? Code::kOk : done.error().code());
+  if (done) what.codes = std::move(*done);
 }
 
 }  // namespace mooncake::store

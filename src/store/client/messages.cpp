@@ -266,7 +266,8 @@ net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::s
   return net::copy_of(builder);
 }
 
-net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items) {
+net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items,
+                         bool set_aside) {
   FlatBufferBuilder builder;
   const KeyVectors keys = add_keys(builder, items, [](const FinishItem& i) { return i.key; });
   std::vector<std::uint64_t> versions, incarnations;
@@ -282,7 +283,7 @@ net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const Finis
   const auto incarnation_vector = builder.CreateVector(incarnations);
   builder.Finish(wire::CreateFinishRequest(
       builder, static_cast<std::uint64_t>(client), numbers.first, numbers.oldest_open, keys.bytes,
-      keys.lengths, version_vector, count_vector, incarnation_vector));
+      keys.lengths, version_vector, count_vector, incarnation_vector, set_aside));
   return net::copy_of(builder);
 }
 

@@ -59,7 +59,9 @@ net::Bytes encode_heartbeat(ClientId client, std::uint64_t sequence, base::Versi
 net::Bytes encode_grant(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
                         std::span<const std::uint64_t> sizes, const ReplicateConfig& config,
                         bool upsert);
-net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items);
+// `set_aside`, of kRevoke: an owner was busy; the extents are to rest for a while.
+net::Bytes encode_finish(ClientId client, Numbers numbers, std::span<const FinishItem> items,
+                         bool set_aside);
 net::Bytes encode_keys(ClientId client, std::span<const std::string_view> keys);
 net::Bytes encode_remove(ClientId client, Numbers numbers, std::span<const std::string_view> keys,
                          bool force);

@@ -3,6 +3,7 @@
 // it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -99,6 +100,7 @@ struct Command {
   GrantTerms terms{};
   ObjectDataType data_type = ObjectDataType::kUnknown;  // kGrant; for whoever counts
   bool force = false;
+  bool set_aside = false;  // kRevoke: the extents rest before they are granted again
   std::string_view client_name;
   std::span<const CommandItem> items{};
   std::span<const MountedSegment> segments{};
@@ -186,7 +188,8 @@ struct Totals {
   std::uint64_t open_grants = 0;
   std::uint64_t capacity_bytes = 0;  // of mounted segments
   std::uint64_t prepared_bytes = 0;
-  std::uint64_t allocated_bytes = 0;  // in units, published and open
+  std::uint64_t allocated_bytes = 0;  // in units, published, open and resting
+  std::uint64_t resting_extents = 0;
   std::uint64_t clients = 0;
   std::uint64_t segments = 0;
   // Since start.
@@ -220,10 +223,16 @@ struct SegmentUse {
 // another live client's only if both are of one engine (`owner`); its id never: kSegmentExists. A
 // namesake of another engine is let in when the one before has expired, or is said to be dead
 // (kDisown).
-// Time in which the core itself was not run does not count against its clients: a tick that comes
-// more than client_ttl / 2 after the one before gives all of them a new client_ttl.
+// A grant that was revoked since an owner refused it (`set_aside`) leaves its extents aside for
+// kRest, at most kMaxResting of all: readers have pinned what lies there, and the next writer
+// should not be sent to them at once. Time in which the core itself was not run does not count
+// against its clients: a tick that comes more than client_ttl / 2 after the one before gives all of
+// them a new client_ttl.
 class Core {
  public:
+  static constexpr base::Duration kRest = std::chrono::seconds(1);
+  static constexpr std::size_t kMaxResting = 4096;
+
   explicit Core(const CoreOptions& options);
   ~Core();
   Core(const Core&) = delete;

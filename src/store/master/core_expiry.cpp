@@ -11,6 +11,7 @@ void Core::State::tick(const Command& command) {
   ticked = true;
   last_tick = now;
   std::size_t budget = std::max<std::size_t>(command.budget, 1);
+  end_rests();
   expire_clients(budget);
   if (budget > 0) end_leaving(budget);
   if (budget > 0) expire_grants(budget);

@@ -55,6 +55,7 @@ void Core::State::note_terms(const GrantTerms& terms, Entry& entry) const {
 void Core::State::grant(const Item& item, Effect& effect) {
   const std::uint64_t size = item.item.size;
   const GrantTerms& terms = item.command.terms;
+  end_rests();
   effect.code = check_terms(terms);
   if (size == 0 || item.command.replicas == 0) effect.code = Code::kInvalidArgument;
   if (effect.code != Code::kOk) return;
@@ -262,6 +263,7 @@ void Core::State::revoke(const Item& item, Effect& effect) {
   if (directory[number].state == PutState::kPublished) {
     effect.code = Code::kInvalidWrite;
   } else {
+    if (item.command.set_aside) set_aside(directory[number]);
     release_grant(number, KeyEventKind::kWriteRevoked);
   }
 }

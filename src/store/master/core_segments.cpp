@@ -165,7 +165,7 @@ void Core::State::begin_leaving(Segment& segment) {
   leaving.push_back(segment.handle);
   segment.allocator.for_each([&](std::uint32_t extent) {
     const std::uint32_t number = segment.allocator.owner(extent);
-    if (directory[number].state == PutState::kPublished) note_leaving(number);
+    if (number != kNoEntry && directory[number].state == PutState::kPublished) note_leaving(number);
   });
 }
 
@@ -177,6 +177,7 @@ bool Core::State::lies_in_leaving(const Entry& entry) const {
 
 // Every object there loses a replica, and is lost with its last one. O(extents of the segment).
 void Core::State::drop_segment(Client& client, Segment& segment, KeyEventKind event) {
+  end_rests_in(segment);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> extents;  // owner, handle
   extents.reserve(segment.allocator.extents());
   segment.allocator.for_each(

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <span>
@@ -129,6 +130,12 @@ struct Core::State {
   Code check_replicas(const Item& item, const Entry& entry) const;
   void make_visible(std::uint32_t number, std::uint32_t first);
 
+  // core_resting.cpp
+  void set_aside(Entry& entry);
+  void end_rests();
+  void end_rests_in(Segment& segment);
+  void end_rest(Segment& segment, std::uint32_t extent);
+
   // core_get.cpp
   void read(const Command& command);
   void locate(std::uint32_t number, Effect& effect);
@@ -195,6 +202,7 @@ struct Core::State {
   Result<void> verify_candidates(const Candidates& candidates, bool soft) const;
   Result<void> verify_entry(std::uint32_t number, const Entry& entry) const;
   Result<void> verify_segments() const;
+  Result<void> verify_resting(std::uint64_t& bytes) const;
   Result<void> verify_open_grants() const;
   Result<void> verify_clients() const;
 
@@ -214,6 +222,13 @@ struct Core::State {
   std::uint64_t kept_bytes = 0;        // in units, of published objects that are no candidates
   std::vector<std::uint32_t> leaving;  // handles of segments
   OpenGrants open;
+  // An extent that belongs to no entry.
+  struct Resting {
+    std::uint32_t segment = 0;  // handle
+    std::uint32_t extent = 0;
+    std::uint64_t until = 0;  // ns
+  };
+  std::deque<Resting> resting;  // the first to end first
   Clients clients;
   EventRing events;
   Totals totals;

@@ -50,7 +50,24 @@ Result<void> Core::State::verify_entries() const {
   MC_CHECK(expect(grants == totals.open_grants, "number of open grants is wrong"));
   MC_CHECK(expect(hard == totals.hard_pinned_objects && kept == kept_bytes,
                   "objects that are kept are wrong"));
-  return expect(allocated == totals.allocated_bytes, "allocated bytes are wrong");
+  std::uint64_t resting_bytes = 0;
+  MC_CHECK(verify_resting(resting_bytes));
+  return expect(allocated + resting_bytes == totals.allocated_bytes, "allocated bytes are wrong");
+}
+
+Result<void> Core::State::verify_resting(std::uint64_t& bytes) const {
+  std::uint64_t until = 0;
+  for (const Resting& each : resting) {
+    const Segment* segment = segments.find(each.segment);
+    MC_CHECK(expect(segment != nullptr && segment->allocator.in_use(each.extent) &&
+                        segment->allocator.owner(each.extent) == kNoEntry,
+                    "an extent that rests is another's"));
+    MC_CHECK(expect(until <= each.until, "extents that rest are not in order"));
+    until = each.until;
+    bytes += segment->allocator.units(each.extent) * memory::kExtentUnit;
+  }
+  return expect(resting.size() == totals.resting_extents && resting.size() <= kMaxResting,
+                "number of extents that rest is wrong");
 }
 
 Result<void> Core::State::verify_candidates(const Candidates& candidates, bool soft) const {

@@ -213,6 +213,7 @@ Result<Request> parse_finish(base::ConstBuffer body, CommandKind kind) {
   MC_CHECK(check_aligned(table->versions(), table->segment_incarnations()));
   Request request;
   request.command.kind = kind;
+  request.command.set_aside = kind == CommandKind::kRevoke && table->set_aside();
   MC_CHECK(read_numbers(table, request));
   MC_CHECK(read_keys(table, request));
   const std::size_t count = request.items.size();

@@ -75,12 +75,13 @@ TEST(Messages, TermsOfGrantsAreRead) {
 }
 
 TEST(Messages, PublishesAreRead) {
-  const Finish finish{{11, 12}, {2, 1}, {1, 2, 3}};
+  const Finish finish{{11, 12}, {2, 1}, {1, 2, 3}, true};
   for (const auto& [method, kind] : {std::pair(Method::kPublish, CommandKind::kPublish),
                                      std::pair(Method::kRevoke, CommandKind::kRevoke)}) {
     const Result<Request> request = parse_request(method, finish_message({}, kTwoKeys, finish));
     ASSERT_TRUE(request) << request.error().message();
     EXPECT_EQ(request->command.kind, kind);
+    EXPECT_EQ(request->command.set_aside, kind == CommandKind::kRevoke);
     const auto items = request->command.items;
     ASSERT_EQ(items.size(), 2u);
     EXPECT_EQ(items[0].version, Version::from_value(11));

@@ -74,12 +74,13 @@ struct Finish {
   std::vector<std::uint64_t> versions;
   std::vector<std::uint8_t> replica_counts;
   std::vector<std::uint64_t> incarnations;
+  bool set_aside = false;
 };
 inline net::Bytes finish_message(const Numbers& numbers, const Keys& keys, const Finish& finish) {
   return packed([&](FlatBufferBuilder& b) {
-    return wire::CreateFinishRequestDirect(b, numbers.client, numbers.first, numbers.oldest_open,
-                                           &keys.bytes, &keys.lengths, &finish.versions,
-                                           &finish.replica_counts, &finish.incarnations);
+    return wire::CreateFinishRequestDirect(
+        b, numbers.client, numbers.first, numbers.oldest_open, &keys.bytes, &keys.lengths,
+        &finish.versions, &finish.replica_counts, &finish.incarnations, finish.set_aside);
   });
 }
 
