@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mooncake/config.h"
@@ -125,6 +126,31 @@ struct ItemOutcome {
   std::string detail;      // one sentence; empty when there is nothing to say
 };
 
+// The value of an object, seen where it lies in memory of this host. It stays as it is for as long
+// as this lives, whatever becomes of the object, of the store and of the process that gave the
+// memory. Any thread, one at a time.
+class PinnedObject {
+ public:
+  PinnedObject() = default;
+  PinnedObject(PinnedObject&& other) noexcept
+      : data_(std::exchange(other.data_, {})), hold_(std::move(other.hold_)) {}
+  PinnedObject& operator=(PinnedObject&& other) noexcept {
+    data_ = std::exchange(other.data_, {});
+    hold_ = std::move(other.hold_);
+    return *this;
+  }
+
+  ConstBytes data() const { return data_; }
+  // Nothing of the bytes may be touched from here on. Idempotent.
+  void release() { *this = PinnedObject(); }
+
+ private:
+  friend class Store;
+  PinnedObject(ConstBytes data, std::shared_ptr<void> hold) : data_(data), hold_(std::move(hold)) {}
+  ConstBytes data_;
+  std::shared_ptr<void> hold_;
+};
+
 // Codes are those of the Store surface: 0 or a negative number; get_into gives bytes >= 0.
 // Safe to call from many threads. When a call returns, no byte of its buffers is touched any more.
 // A failure is a miss within the deadline.
@@ -161,6 +187,11 @@ class Store {
   // earlier place is touched no more.
   using Allocate = std::function<MutableBytes(std::uint64_t size)>;
   Result<std::uint64_t> get(std::string_view key, const Allocate& allocate);
+  // Without a copy: the memory holds nothing else until the pin ends, so that an object should not
+  // be pinned for longer than it is used. kNotSupported where the object lies on another host, or
+  // in memory that this process can't see; kBusy when this host's processes have pinned too much;
+  // kObjectNotFound on a miss.
+  Result<PinnedObject> pin(std::string_view key);
   std::vector<std::int64_t> get_into_batch(std::span<const GetItem> items);
 
   // 1, 0 or a negative code for each key; 0 when the Master is out of reach. Takes a lease.

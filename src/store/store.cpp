@@ -137,7 +137,7 @@ Task<Result<void>> Store::State::start() {
   client_options.identity.role = "client";
   client_options.host = engine->engine().address().host;
   client_options.segment_size = options.global_segment_size;
-  client_options.budget = &engine->engine().budget();
+  client_options.budget = engine->engine().budget();
   client_options.preparer = &engine->preparer();
   client_options.on_created = [this](store::Client& created) { newest_client = &created; };
   const TimePoint until = deadline();
@@ -313,6 +313,14 @@ Result<std::uint64_t> Store::get(std::string_view key, const Allocate& allocate)
     return fail(outcomes.front().code, fmt::format("get '{}'", key));
   }
   return outcomes.front().size;
+}
+
+Result<PinnedObject> Store::pin(std::string_view key) {
+  auto pinned = state_->call<Result<transfer::PinnedBytes>>(
+      [&](store::Client& client, TimePoint until) { return client.pin(key, until); },
+      fail(Code::kNotReady, "the store is closed"));
+  if (!pinned) return fail(std::move(pinned).error().with_context(fmt::format("pin '{}'", key)));
+  return PinnedObject(pinned->bytes, std::move(pinned->hold));
 }
 
 std::vector<std::int64_t> Store::get_into_batch(std::span<const GetItem> items) {

@@ -139,8 +139,8 @@ class Engine {
     net::RpcServer::Counters server;
   };
   virtual Counters counters() const = 0;
-  // Of all memory that this engine gives to others. Outlives the engine where it is shared.
-  virtual base::Budget& budget() = 0;
+  // Of all memory that this engine gives to others, some of which may outlive it.
+  virtual std::shared_ptr<base::Budget> budget() = 0;
   // Rows of this engine, and of who lives on it. Expose on the executor's thread.
   virtual base::MetricsRegistry& metrics() = 0;
 };

@@ -71,7 +71,7 @@ class EngineImpl final : public Engine {
   std::map<std::string, std::uint64_t> bytes_by_path() const override;
   void add_moved(std::string_view path, std::uint64_t bytes) override;
   Counters counters() const override;
-  base::Budget& budget() override { return *budget_; }
+  std::shared_ptr<base::Budget> budget() override { return budget_; }
   base::MetricsRegistry& metrics() override { return metrics_; }
 
  private:

@@ -325,7 +325,7 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
   memory::Pool::Options options;
   options.size = length;
   options.name = "mooncake-buffer";
-  options.budget = &state_->engine->budget();
+  options.budget = state_->engine->budget().get();
   options.use = base::MemoryUse::kBuffers;
   MC_TRY(auto pool, memory::Pool::create(options));
   void* const address = pool->data();

@@ -12,8 +12,8 @@ from mooncake.store import MooncakeDistributedStore
 _OWN_MEMORY = frozenset({
     "batch_exist_outcomes", "batch_get_buffer", "batch_get_outcomes", "batch_get_replica_desc",
     "batch_is_exist", "batch_remove", "get", "get_batch", "get_buffer", "get_hostname",
-    "get_replica_desc", "get_size", "health_check", "is_exist", "remove", "remove_all",
-    "remove_by_regex", "why"})  # fmt: skip
+    "get_pinned", "get_replica_desc", "get_size", "health_check", "is_exist", "remove",
+    "remove_all", "remove_by_regex", "why"})  # fmt: skip
 
 
 class MooncakeDistributedStoreAsync(MooncakeDistributedStore):

@@ -1,4 +1,5 @@
-// Memory that Python sees as objects: BufferHandle, and the exporter behind the leases of a pool.
+// Memory that Python sees as objects: BufferHandle, PinnedBuffer, and the exporter behind the
+// leases of a pool.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,6 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+
+#include "mooncake/store.h"
 
 namespace mooncake::python {
 
@@ -27,6 +31,26 @@ class BufferHandle {
 
   std::unique_ptr<std::byte[]> data_;
   std::size_t size_;
+};
+
+// The bytes of one object where they lie in the store, which nobody may write. Under the GIL.
+class PinnedBuffer {
+ public:
+  explicit PinnedBuffer(PinnedObject object) : object_(std::move(object)) {}
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+
+  ConstBytes data() const { return object_.data(); }
+  bool released() const { return released_; }
+  // Gives no further view; the pin ends now or with the last view.
+  void release();
+  void begin_view() { ++views_; }
+  void end_view();
+
+ private:
+  PinnedObject object_;
+  std::size_t views_ = 0;
+  bool released_ = false;
 };
 
 // A part of another object's writable buffer, which counts the views that are alive. Under the GIL.

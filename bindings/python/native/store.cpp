@@ -326,6 +326,14 @@ nb::object DistributedStore::get_buffer(Key key) {
   return nb::cast(std::move(handle));
 }
 
+nb::object DistributedStore::get_pinned(Key key) {
+  const auto open = session();
+  if (open == nullptr) return nb::none();
+  Result<PinnedObject> pinned = waiting([&] { return open->store().pin(key.text); });
+  if (!pinned) return nb::none();
+  return nb::cast(std::make_unique<PinnedBuffer>(*std::move(pinned)));
+}
+
 nb::list DistributedStore::get_buffers(const KeyList& keys) {
   keys.check();
   std::vector<std::unique_ptr<BufferHandle>> handles(keys.size());

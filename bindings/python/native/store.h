@@ -50,6 +50,7 @@ class DistributedStore {
   nb::bytes get(Key key);
   nb::list get_batch(const KeyList& keys);
   nb::object get_buffer(Key key);
+  nb::object get_pinned(Key key);
   nb::list get_buffers(const KeyList& keys);
 
   int is_exist(Key key);

@@ -143,6 +143,14 @@ inline constexpr const char* kGetBuffer =
     R"(The value of a key as a writable buffer, which lives as long as the handle or a view of it does; None
 where get() gives b"".)";
 
+inline constexpr const char* kGetPinnedSignature =
+    "def get_pinned(" MC_SELF ", key: str) -> mooncake.store.PinnedBuffer | None";
+inline constexpr const char* kGetPinned =
+    R"(The value of a key where it lies, without a copy, as a buffer that can only be read. Its memory is used
+for nothing else until it is released: so release it soon. None on a miss, and where the value can't be
+had so, on another host or in memory that this process can't see: then get_buffer() is the way.
+Source: include/mooncake/store.h, Store::pin.)";
+
 inline constexpr const char* kGetBuffersSignature =
     "def batch_get_buffer(" MC_SELF ", arg0: list[str]) -> list[mooncake.store.BufferHandle]";
 inline constexpr const char* kGetBuffers =

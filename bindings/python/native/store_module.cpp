@@ -172,6 +172,8 @@ void add_values(StoreClass& type) {
            docs::kGetBatch)
       .def("get_buffer", &DistributedStore::get_buffer, "key"_a, nb::sig(docs::kGetBufferSignature),
            docs::kGetBuffer)
+      .def("get_pinned", &DistributedStore::get_pinned, "key"_a, nb::sig(docs::kGetPinnedSignature),
+           docs::kGetPinned)
       .def("batch_get_buffer", &DistributedStore::get_buffers, "keys"_a,
            nb::sig(docs::kGetBuffersSignature), docs::kGetBuffers);
 }

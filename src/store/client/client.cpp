@@ -134,6 +134,7 @@ Task<void> ClientImpl::keep_mounted() {
     if (code == Code::kOk) {
       heard_ = true;
       reported = false;
+      co_await renew_leases_of_pins();
       continue;
     }
     if (code == Code::kCancelled) continue;

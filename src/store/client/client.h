@@ -32,7 +32,7 @@ struct ClientOptions {
   std::string host;  // for placement
   std::uint64_t segment_size = 0;
   memory::Preparer* preparer = nullptr;  // null: the pool is prepared on the spot
-  base::Budget* budget = nullptr;
+  std::shared_ptr<base::Budget> budget;
   // A Master that restarts or forgets us is mounted again at this pace.
   base::Duration remount_interval = std::chrono::milliseconds(200);
   std::uint32_t grant_retry_ms = 5;  // while the pool's memory is being prepared
@@ -92,6 +92,10 @@ class Client {
   using Allocate = std::function<std::span<std::byte>(std::size_t index, std::uint64_t size)>;
   virtual Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys,
                                             Allocate allocate, TimePoint deadline) = 0;
+  // Shows the object where it lies, without a copy: kNotSupported unless that is memory of this
+  // host which this process can see. What is pinned stays as it is, also when it is removed,
+  // replaced or evicted meanwhile; while it is pinned its key's lease is renewed.
+  virtual Task<Result<transfer::PinnedBytes>> pin(std::string_view key, TimePoint deadline) = 0;
   // kOk, kObjectNotFound, or why it is not known.
   virtual Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
                                         TimePoint deadline) = 0;

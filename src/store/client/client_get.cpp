@@ -8,12 +8,6 @@ namespace mooncake::store {
 
 namespace {
 
-// What asking the Master again may mend: the memory was reused, or its mount replaced.
-bool is_stale(Code code) {
-  return code == Code::kGenerationMismatch || code == Code::kRegionKeyMismatch ||
-         code == Code::kAddressNotRegistered;
-}
-
 // Bounds what a reader asks that is overtaken by upserts, or whose replicas fail one after another.
 constexpr int kMostQuestions = 8;
 
@@ -227,6 +221,20 @@ std::size_t ClientImpl::choose_replica(const PlacedBatch& batch, const PlacedObj
   return best;
 }
 
+// All of the object, by its generation; without a place for the bytes.
+transfer::Slice ClientImpl::read_slice(const PlacedBatch& batch, const PlacedObject& object,
+                                       std::size_t replica) {
+  const auto& [index, offset] = object.replicas[replica];
+  const SegmentAddress& segment = batch.segments[index];
+  transfer::Slice slice;
+  slice.opcode = Opcode::kRead;
+  slice.remote = slice.extent = segment.base + offset;
+  slice.length = object.size;
+  slice.key = static_cast<memory::RegionKey>(segment.region_key);
+  slice.guard = static_cast<std::uint64_t>(base::complete(object.version));
+  return slice;
+}
+
 // Reads all placed objects that have room; leaves each one's outcome in its code.
 Task<void> ClientImpl::read_found(GetState& state, TimePoint deadline) {
   std::vector<transfer::EngineRequest> requests;
@@ -244,18 +252,11 @@ Task<void> ClientImpl::read_found(GetState& state, TimePoint deadline) {
       continue;
     }
     state.hurried = state.hurried || has_other(state.placed, object, attempts, replica);
-    const auto& [index, offset] = object.replicas[replica];
-    const SegmentAddress& segment = state.placed.segments[index];
     transfer::EngineRequest request;
-    request.target = target(segment);
+    request.target = target(state.placed.segments[object.replicas[replica].first]);
     request.key_given = true;
-    request.slice.opcode = Opcode::kRead;
+    request.slice = read_slice(state.placed, object, replica);
     request.slice.local = state.rooms[a];
-    request.slice.remote = segment.base + offset;
-    request.slice.length = object.size;
-    request.slice.key = static_cast<memory::RegionKey>(segment.region_key);
-    request.slice.guard = static_cast<std::uint64_t>(base::complete(object.version));
-    request.slice.extent = segment.base + offset;
     requests.push_back(request);
     request_of.push_back(a);
   }

@@ -30,6 +30,7 @@ class ClientImpl final : public Client {
   Task<std::vector<GetOutcome>> get(std::span<const GetItem> items, TimePoint deadline) override;
   Task<std::vector<GetOutcome>> get(std::span<const std::string_view> keys, Allocate allocate,
                                     TimePoint deadline) override;
+  Task<Result<transfer::PinnedBytes>> pin(std::string_view key, TimePoint deadline) override;
   Task<std::vector<Code>> exist(std::span<const std::string_view> keys,
                                 TimePoint deadline) override;
   Task<std::vector<Located>> locate_all(std::span<const std::string_view> keys,
@@ -100,7 +101,16 @@ class ClientImpl final : public Client {
   std::size_t choose_replica(const PlacedBatch& batch, const PlacedObject& object,
                              const Attempts& attempts) const;
 
+  // Pin (client_pin.cpp).
+  Task<Result<transfer::PinnedBytes>> pin_found(const PlacedBatch& placed,
+                                                const PlacedObject& object, TimePoint deadline);
+  void remember_pin(std::string_view key, const std::shared_ptr<void>& hold);
+  Task<void> renew_leases_of_pins();
+  std::vector<std::string> pinned_keys();
+
   SegmentHandle target(const SegmentAddress& segment);
+  static transfer::Slice read_slice(const PlacedBatch& batch, const PlacedObject& object,
+                                    std::size_t replica);
 
   os::Env env_;
   transfer::Engine& engine_;
@@ -116,6 +126,12 @@ class ClientImpl final : public Client {
   bool heard_ = true;  // whether the Master has answered the last heartbeat
   bool stopping_ = false;
   os::Completion<bool>* pausing_ = nullptr;
+  struct PinnedKey {
+    std::string key;
+    std::weak_ptr<void> hold;
+  };
+  std::vector<PinnedKey> pins_;  // some of which may have ended
+  std::size_t pins_swept_ = 0;   // how many were left by the last sweep
   base::TaskGroup tasks_;        // keep_mounted(), and the calls under way
 
   // Keeps the client alive until the call that holds it has returned.
@@ -148,6 +164,12 @@ class ClientImpl final : public Client {
     base::Histogram& get_seconds;
   } counters_;
 };
+
+// What asking the Master again may mend: the memory was reused, or its mount replaced.
+constexpr bool is_stale(Code code) {
+  return code == Code::kGenerationMismatch || code == Code::kRegionKeyMismatch ||
+         code == Code::kAddressNotRegistered;
+}
 
 // Cuts `count` items into messages: calls `each(first, size)` with ranges whose keys fit together.
 template <typename KeyOf, typename Each>

@@ -13,34 +13,38 @@ Result<std::unique_ptr<SegmentHolder>> SegmentHolder::create(os::Env env, transf
                                                              std::uint64_t size,
                                                              const std::string& host,
                                                              memory::Preparer* preparer,
-                                                             base::Budget* budget) {
+                                                             std::shared_ptr<base::Budget> budget) {
   std::unique_ptr<SegmentHolder> holder(new SegmentHolder(env, engine));
   memory::Pool::Options options;
   options.size = size;
   options.name = "mooncake segment";
-  options.budget = budget;
-  MC_TRY(holder->pool_, memory::Pool::create(options));
+  options.budget = budget.get();
+  holder->memory_ = std::make_shared<Memory>();
+  holder->memory_->budget = std::move(budget);
+  MC_TRY(holder->memory_->pool, memory::Pool::create(options));
+  holder->pins_ = memory::PinnedRanges::create(holder->memory_);
   if (preparer != nullptr) {
-    preparer->add(*holder->pool_, memory::kReadyFirst, {});
+    preparer->add(holder->pool(), memory::kReadyFirst, {});
     holder->preparer_ = preparer;
   } else {
-    holder->pool_->prepare(holder->pool_->size());
+    holder->pool().prepare(holder->pool().size());
   }
-  engine.registry().share_pool(*holder->pool_);
+  engine.registry().share_pool(holder->pool());
   holder->address_.name = engine.name();
   holder->address_.host = host;
   holder->address_.id = env.random.uuid();
   holder->address_.owner = engine.identity().incarnation;
-  holder->address_.base = reinterpret_cast<std::uint64_t>(holder->pool_->data());
-  holder->address_.size = holder->pool_->size();
+  holder->address_.base = reinterpret_cast<std::uint64_t>(holder->pool().data());
+  holder->address_.size = holder->pool().size();
   return holder;
 }
 
 SegmentHolder::~SegmentHolder() {
-  if (pool_) engine_.registry().unshare_pool(*pool_);
-  if (preparer_ != nullptr) preparer_->remove(*pool_);
+  if (!memory_ || !memory_->pool) return;
+  engine_.registry().unshare_pool(pool());
+  if (preparer_ != nullptr) preparer_->remove(pool());
   // A process that stands still in the middle of a copy may yet write there: then the memory stays.
-  if (leaving_ && !leaving_->is_clear()) static_cast<void>(pool_.release());
+  if (leaving_ && !leaving_->is_clear()) static_cast<void>(memory_->pool.release());
 }
 
 Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {
@@ -49,7 +53,7 @@ Task<Result<void>> SegmentHolder::renew(TimePoint deadline) {
     co_return fail(Code::kBusy, "a process of this host stands still in the middle of a copy");
   }
   leaving_.reset();
-  auto extents = memory::ExtentTable::create(address_.size);
+  auto extents = memory::ExtentTable::create(address_.size, pins_);
   if (!extents) co_return fail(std::move(extents).error());
   extents_ = std::move(*extents);
   auto region = engine_.register_memory(address_.base, address_.size, "*", extents_);
@@ -74,6 +78,6 @@ Task<void> SegmentHolder::retire(TimePoint deadline) {
   extents_.reset();
 }
 
-OwnSegment SegmentHolder::description() const { return {address_, pool_->prepared()}; }
+OwnSegment SegmentHolder::description() const { return {address_, pool().prepared()}; }
 
 }  // namespace mooncake::store

@@ -8,6 +8,7 @@
 
 #include "base/task.h"
 #include "memory/extent_table.h"
+#include "memory/pinned_ranges.h"
 #include "memory/pool.h"
 #include "store/client/messages.h"
 #include "transfer/engine.h"
@@ -22,7 +23,7 @@ class SegmentHolder {
   static Result<std::unique_ptr<SegmentHolder>> create(os::Env env, transfer::Engine& engine,
                                                        std::uint64_t size, const std::string& host,
                                                        memory::Preparer* preparer,
-                                                       base::Budget* budget);
+                                                       std::shared_ptr<base::Budget> budget);
   ~SegmentHolder();
   SegmentHolder(const SegmentHolder&) = delete;
   SegmentHolder& operator=(const SegmentHolder&) = delete;
@@ -37,12 +38,19 @@ class SegmentHolder {
   const memory::ExtentTable* extents() const { return extents_.get(); }
 
  private:
+  // Readers that have pinned a part of it may keep it for longer than its holder.
+  struct Memory {
+    std::shared_ptr<base::Budget> budget;  // outlives the pool
+    std::unique_ptr<memory::Pool> pool;
+  };
   SegmentHolder(os::Env env, transfer::Engine& engine) : env_(env), engine_(engine) {}
+  memory::Pool& pool() const { return *memory_->pool; }
 
   os::Env env_;
   transfer::Engine& engine_;
   memory::Preparer* preparer_ = nullptr;
-  std::unique_ptr<memory::Pool> pool_;
+  std::shared_ptr<Memory> memory_;
+  std::shared_ptr<memory::PinnedRanges> pins_;  // of all mounts
   std::shared_ptr<memory::ExtentTable> extents_;
   std::optional<memory::Registry::Removed> leaving_;  // the mount before
   SegmentAddress address_;
