@@ -21,6 +21,7 @@ using std::chrono::steady_clock;
 // A request of which nothing is heard for so long means that something hangs.
 constexpr seconds kWatchdog{30};
 constexpr seconds kMemoryInterval{1};
+constexpr milliseconds kLastWords{200};
 
 }  // namespace
 
@@ -69,13 +70,27 @@ Result<Cluster::Events> DemoRun::next_events(Time until, bool ends_expected) {
     return fail(Code::kCancelled,
                 fmt::format("stopped by signal {} ({})", events.signal, strsignal(events.signal)));
   }
-  std::string ends;
+  std::string ends = obituaries(events, ends_expected);
+  if (ends.empty()) return events;
+  // Others may fail for one that was killed before its own end is told.
+  const Time limit = steady_clock::now() + kLastWords;
+  while (steady_clock::now() < limit) {
+    auto more = cluster_->wait(limit);
+    if (!more || more->signal != 0) break;
+    if (const std::string words = obituaries(*more, ends_expected); !words.empty())
+      ends += "\n" + words;
+  }
+  return fail(Code::kUnreachable, ends);
+}
+
+// Of those that have ended and should not have.
+std::string DemoRun::obituaries(const Cluster::Events& events, bool ends_expected) const {
+  std::string words;
   for (std::size_t child : events.ended) {
     if (ends_expected && cluster_->ended_well(child)) continue;
-    ends += (ends.empty() ? "" : "\n") + cluster_->obituary(child);
+    words += (words.empty() ? "" : "\n") + cluster_->obituary(child);
   }
-  if (!ends.empty()) return fail(Code::kUnreachable, ends);
-  return events;
+  return words;
 }
 
 Result<void> DemoRun::replay() {

@@ -74,6 +74,7 @@ class DemoRun {
 
   // Waits for events; an end that was not asked for and a signal are errors.
   Result<Cluster::Events> next_events(Time until, bool ends_expected = false);
+  std::string obituaries(const Cluster::Events& events, bool ends_expected) const;
   Result<void> check_watchdog(Time now) const;
   Time watchdog_time() const;
   void measure_memory();

@@ -245,6 +245,14 @@ class StoreMachine(RuleBasedStateMachine):
         handle = self.store(n).get_buffer(as_text(key))
         assert (b"" if handle is None else bytes(handle)) == self.oracle.get(key)
 
+    @rule(n=store_numbers, key=keys)
+    def get_pinned(self, n: int, key: bytes) -> None:
+        pinned = self.store(n).get_pinned(as_text(key))
+        value = self.oracle.get(key)
+        if pinned is not None:
+            assert value and bytes(pinned) == value
+            pinned.release()
+
     @rule(n=store_numbers, names=batches, form=forms)
     def batch_get_buffer(self, n: int, names: list[bytes], form: str) -> None:
         handles = self.store(n).batch_get_buffer(in_form(names, form))
