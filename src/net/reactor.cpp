@@ -34,6 +34,7 @@ constexpr base::Duration kLongestSpin = std::chrono::microseconds(200);
 constexpr std::size_t kMaxThreadName = 15;
 constexpr int kLooksAtMemory = 16;
 constexpr std::size_t kMaxWatched = 64;
+constexpr base::Duration kLongestUnlooked = std::chrono::milliseconds(1);
 
 base::Duration longest_spin() {
   return std::thread::hardware_concurrency() > 1 ? kLongestSpin : base::Duration::zero();
@@ -164,6 +165,12 @@ void Reactor::drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until
   }
   if (begins_with_turn) Turn turn(*this);
   run_loop(caller ? caller_spin_ : own_spin_);
+  // Callers whose work is over with its first turn come one after the other, and none would look.
+  if (!loop_->io.stopped() && now() - looked_ >= kLongestUnlooked) {
+    poll_watched();
+    loop_->io.poll();
+    looked_ = now();
+  }
   if (timer != os::TimerId::kNone) cancel(timer);
   lock.lock();
   driving_ = nullptr;

@@ -147,6 +147,7 @@ class Reactor final : public os::Executor {
   std::vector<std::shared_ptr<Flusher>> flushing_;
   std::vector<std::shared_ptr<Poller>> watched_;
   unsigned turns_by_memory_ = 0;
+  base::TimePoint looked_{};  // at sockets and timers, at the end of a drive
   std::map<TimerKey, std::function<void()>> timers_;
   std::unordered_map<std::uint64_t, base::TimePoint> timer_times_;
   std::uint64_t next_timer_ = 1;

@@ -105,6 +105,21 @@ Task<bool> spin_until(os::Executor* executor) {
 }
 TEST_F(RuntimeTest, PostedWorkDoesNotStarveTimers) { net.run(spin_until(&executor)); }
 
+// Callers that come one after the other, with work that is over at once, leave timers their turn.
+Task<bool> at_once() { co_return true; }
+Task<bool> set_timer(os::Executor* executor, std::atomic<bool>* fired) {
+  executor->run_at(executor->now() + milliseconds(5), [fired] { *fired = true; });
+  co_return true;
+}
+TEST_F(RuntimeTest, QuickCallersDoNotStarveTimers) {
+  std::atomic<bool> fired{false};
+  net.run(set_timer(&executor, &fired));
+  const base::TimePoint limit = executor.now() + seconds(2);
+  while (!fired && executor.now() < limit)
+    net.run(at_once());
+  EXPECT_TRUE(fired);
+}
+
 Task<bool> nobody_there(os::Env env) {
   const Address any("127.0.0.1", 0);
   Result<std::unique_ptr<Listener>> listener = env.network.listen(any);
