@@ -34,6 +34,7 @@ constexpr base::Duration kLongestSpin = std::chrono::microseconds(200);
 constexpr std::size_t kMaxThreadName = 15;
 constexpr int kLooksAtMemory = 16;
 constexpr std::size_t kMaxWatched = 64;
+// Work that goes on and on lets sockets, timers and watched memory have their turn after this time.
 constexpr base::Duration kLongestUnlooked = std::chrono::milliseconds(1);
 
 base::Duration longest_spin() {
@@ -168,7 +169,7 @@ void Reactor::drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until
   // Callers whose work is over with its first turn come one after the other, and none would look.
   if (!loop_->io.stopped() && now() - looked_ >= kLongestUnlooked) {
     poll_watched();
-    loop_->io.poll();
+    poll_io();
     looked_ = now();
   }
   if (timer != os::TimerId::kNone) cancel(timer);
@@ -206,10 +207,19 @@ bool Reactor::look() {
       relax_core();
       continue;
     }
-    if (++turns_by_memory_ % kLooksAtMemory == 0) loop_->io.poll();
+    if (++turns_by_memory_ % kLooksAtMemory == 0) poll_io();
     return true;
   }
-  return loop_->io.poll() > 0;
+  return poll_io();
+}
+
+// What is ready, but not all that it sets off: a task that yields again and again is always ready.
+bool Reactor::poll_io() {
+  if (loop_->io.poll_one() == 0) return false;
+  const base::TimePoint began = now();
+  while (!leaving_ && now() - began < kLongestUnlooked && loop_->io.poll_one() > 0) {
+  }
+  return true;
 }
 
 bool Reactor::poll_watched() {
@@ -342,9 +352,15 @@ void Reactor::begin_turn() {
 
 // Work and sends feed each other (a frame that has left wakes its sender), so they alternate.
 void Reactor::end_turn() {
+  base::TimePoint began;
   for (int round = 0; round < kMaxRounds; ++round) {
     const bool ran = run_posted();
     if (!run_flushers() && !ran) break;
+    if (round == 0) {
+      began = now();
+    } else if (now() - began >= kLongestUnlooked) {
+      break;
+    }
   }
   in_turn_ = false;
   {

@@ -100,6 +100,7 @@ class Reactor final : public os::Executor {
   void drive(Lock& lock, os::BlockedCaller* caller, base::TimePoint until);
   void run_loop(Spin& spin);
   bool look();
+  bool poll_io();
   bool poll_watched();
   bool rest_watched();
   void pass_on();

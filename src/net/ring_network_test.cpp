@@ -101,6 +101,28 @@ TEST_F(RingRpcTest, OthersUseSockets) {
   EXPECT_FALSE(by_rings);
 }
 
+Task<void> yield_until(os::Executor* executor, const std::atomic<bool>* over) {
+  while (!*over)
+    co_await executor->yield();
+}
+Task<void> join(base::TaskGroup* tasks) { co_await tasks->join(); }
+
+TEST_F(RingRpcTest, AreLookedAtWhileATaskGoesOnAndOn) {
+  connect(true);
+  ASSERT_EQ(say("before").value_or("no answer"), "before");
+  std::atomic<bool> over{false};
+  base::TaskGroup tasks;
+  os::Executor* const executor = &there.env().executor;
+  executor->post([&] { tasks.start(yield_until(executor, &over)); });
+  int answered = 0;
+  while (answered < 100 && say("meanwhile").value_or("no answer") == "meanwhile")
+    ++answered;
+  EXPECT_EQ(answered, 100);
+  EXPECT_TRUE(by_rings);
+  over = true;
+  there.run(join(&tasks));
+}
+
 Task<void> end(RpcServer* server) { co_await server->stop(); }
 
 TEST_F(RingRpcTest, ARestartedServerIsFoundAgain) {
