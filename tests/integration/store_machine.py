@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from mooncake.store import BufferPool, MooncakeDistributedStore, ReplicateConfig, SoftPinAction
 from store_oracle import LONGEST_KEY, Oracle
-from store_rig import INVALID, LEASED, MEBIBYTE, NOT_REGISTERED, Memory, opened
+from store_rig import INVALID, LEASED, MEBIBYTE, MISSING, NOT_REGISTERED, Memory, opened
 
 SEGMENTS = (16 * MEBIBYTE, 16 * MEBIBYTE, 0)
 ROOM = 512 << 10  # of each memory; six of the largest values fit
@@ -294,6 +294,51 @@ class StoreMachine(RuleBasedStateMachine):
         for key in set(names):
             self.check_copies(key, by_key.pop(key, []))
         assert not by_key
+
+    # With reasons. What became of a key in an earlier sequence may be one, so that only test_why.py proves which.
+
+    @rule(n=store_numbers, written=pairs, form=forms, config=configs)
+    def batch_put_outcomes(self, n: int, written: list[tuple[bytes, Value]], form: str, config: Config) -> None:
+        expected = []
+        for key, value in written:
+            there = key in self.oracle.objects
+            (code,) = self.expected_writes([(key, value.bytes())], config, False)
+            expected.append((code, "error" if code else "already_present" if there else "stored"))
+        names, given = [key for key, _ in written], [value.bytes() for _, value in written]
+        found = self.store(n).batch_put_outcomes(in_form(names, form), given, config.make(len(names)))
+        assert [(each["code"], each["outcome"]) for each in found] == expected
+
+    def check_outcomes(self, names: list[bytes], found: list[dict[str, Any]], with_data: bool) -> None:
+        assert len(found) == len(names)
+        for key, outcome in zip(names, found):
+            there = self.oracle.exist(key)
+            assert outcome["outcome"] == {1: "hit", 0: "miss", INVALID: "error"}[there]
+            assert outcome["code"] == {1: 0, 0: MISSING, INVALID: INVALID}[there]
+            assert ("data" in outcome) == (with_data and there == 1)
+            assert not with_data or there != 1 or outcome["data"] == self.oracle.get(key)
+            assert there != 0 or outcome["reason"] in ("never_stored", "removed", "lost"), outcome
+
+    @rule(n=store_numbers, names=batches, form=forms)
+    def batch_get_outcomes(self, n: int, names: list[bytes], form: str) -> None:
+        self.check_outcomes(names, self.store(n).batch_get_outcomes(in_form(names, form)), True)
+
+    @rule(n=store_numbers, names=batches, form=forms)
+    def batch_exist_outcomes(self, n: int, names: list[bytes], form: str) -> None:
+        self.check_outcomes(names, self.store(n).batch_exist_outcomes(in_form(names, form)), False)
+
+    @rule(n=store_numbers, key=keys)
+    def why(self, n: int, key: bytes) -> None:
+        """Takes no lease, which the removals after it show."""
+        said = self.store(n).why(as_text(key))
+        if self.oracle.wrong(key):
+            assert said["code"] == INVALID
+            return
+        found = self.oracle.objects.get(key)
+        assert said["code"] == 0 and said["state"] == ("published" if found else "absent")
+        assert (said["reason"] == "none") == (found is not None)
+        if found:
+            assert said["size"] == len(found.value) and len(set(said["segments"])) == found.copies
+            assert said["events"][0]["event"] == "published" and said["events"][0]["size"] == len(found.value)
 
     # Removal.
 

@@ -15,9 +15,7 @@ from store_machine import StoreCluster, StoreMachine
 from store_oracle import Oracle
 
 HOUR_MS = 3_600_000
-# What other tests are about: calls of the life of a store, and those that give reasons (test_why.py).
-OTHERS = {"setup", "init_all", "close", "health_check", "get_hostname", "why", "batch_put_outcomes",
-          "batch_get_outcomes", "batch_exist_outcomes"}
+OTHERS = {"setup", "init_all", "close", "health_check", "get_hostname"}  # other tests are about the life of a store
 
 
 def how(examples: int, **others: object) -> settings:

@@ -223,9 +223,10 @@ struct SegmentUse {
 // another live client's only if both are of one engine (`owner`); its id never: kSegmentExists. A
 // namesake of another engine is let in when the one before has expired, or is said to be dead
 // (kDisown).
-// A grant that was revoked since an owner refused it (`set_aside`) leaves its extents aside for
-// kRest, at most kMaxResting of all: readers have pinned what lies there, and the next writer
-// should not be sent to them at once. Time in which the core itself was not run does not count
+// Extents that an owner did not take data for, of a grant that was revoked for that (`set_aside`)
+// or of a replica that is left out when the others are published, lie aside for kRest, at most
+// kMaxResting of all: readers have pinned what lies there, or the owner stands still, and the next
+// writer should not be sent there at once. Time in which the core itself was not run does not count
 // against its clients: a tick that comes more than client_ttl / 2 after the one before gives all of
 // them a new client_ttl.
 class Core {

@@ -218,7 +218,8 @@ void Core::State::publish(const Item& item, Effect& effect) {
     effect.code = check_replicas(item, entry);
     if (effect.code != Code::kOk) return;
     for (std::size_t i = 0; i < entry.replicas; ++i) {
-      if (item.item.incarnations[i] == base::SegmentIncarnation{}) free_replica(entry, i);
+      const bool written = item.item.incarnations[i] != base::SegmentIncarnation{};
+      if (!written && !set_aside(entry, i)) free_replica(entry, i);
     }
     make_visible(number, first);
   }
@@ -263,7 +264,9 @@ void Core::State::revoke(const Item& item, Effect& effect) {
   if (directory[number].state == PutState::kPublished) {
     effect.code = Code::kInvalidWrite;
   } else {
-    if (item.command.set_aside) set_aside(directory[number]);
+    Entry& entry = directory[number];
+    for (std::size_t i = 0; item.command.set_aside && i < entry.replicas; ++i)
+      set_aside(entry, i);
     release_grant(number, KeyEventKind::kWriteRevoked);
   }
 }

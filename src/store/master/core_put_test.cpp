@@ -282,7 +282,8 @@ TEST_F(Put, ReplicasLieInDistinctSegments) {
   ASSERT_EQ(found.replicas, 2);
   EXPECT_EQ(found.placements[0], granted.placements[0]);
   EXPECT_EQ(found.placements[1], granted.placements[2]);
-  EXPECT_EQ(f.core.totals().allocated_bytes, 2 * kUnit);
+  EXPECT_EQ(f.core.totals().resting_extents, 1u);
+  EXPECT_EQ(f.core.totals().allocated_bytes, 3 * kUnit);
   f.replicas = 9;
   EXPECT_EQ(f.grant(kOne, "l", kUnit).replicas, 3);
   EXPECT_EQ(f.core.totals().partial_grants, 1u);

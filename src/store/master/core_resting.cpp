@@ -4,17 +4,16 @@
 
 namespace mooncake::store::master {
 
-// Takes the entry's extents from it; what finds no place in the list stays.
-void Core::State::set_aside(Entry& entry) {
-  const std::uint64_t until = now + static_cast<std::uint64_t>(kRest.count());
-  for (std::size_t i = 0; i < entry.replicas && resting.size() < kMaxResting; ++i) {
-    if (entry.extents[i] == kNoExtent) continue;
-    const std::uint32_t handle = entry.placements[i].segment;
-    segments.find(handle)->allocator.set_owner(entry.extents[i], kNoEntry);
-    resting.push_back({handle, entry.extents[i], until});
-    entry.extents[i] = kNoExtent;
-    ++totals.resting_extents;
-  }
+// Takes the extent from the entry. False when the list is full, or there is none.
+bool Core::State::set_aside(Entry& entry, std::size_t replica) {
+  if (resting.size() >= kMaxResting || entry.extents[replica] == kNoExtent) return false;
+  const std::uint32_t handle = entry.placements[replica].segment;
+  segments.find(handle)->allocator.set_owner(entry.extents[replica], kNoEntry);
+  resting.push_back(
+      {handle, entry.extents[replica], now + static_cast<std::uint64_t>(kRest.count())});
+  entry.extents[replica] = kNoExtent;
+  ++totals.resting_extents;
+  return true;
 }
 
 void Core::State::end_rests() {

@@ -76,6 +76,25 @@ TEST_F(Resting, GoesWithItsSegment) {
   EXPECT_EQ(f.core.totals().allocated_bytes, 0u);
 }
 
+TEST_F(Resting, AReplicaThatIsLeftOutRests) {
+  f.mount(kOne, {Fixture::segment(1, 1)});
+  f.mount(kTwo, {Fixture::segment(2, 1)});
+  f.replicas = 2;
+  const Effect granted = f.grant(kOne, "k", kUnit);
+  ASSERT_EQ(granted.replicas, 2);
+  auto arrived = f.incarnations(granted);
+  arrived.back() = base::SegmentIncarnation{};
+  ASSERT_EQ(f.publish(kOne, "k", granted, arrived).code, Code::kOk);
+  EXPECT_EQ(f.core.totals().resting_extents, 1u);
+  EXPECT_EQ(f.core.totals().allocated_bytes, 2 * kUnit);
+  f.replicas = 1;
+  pass(Core::kRest);
+  const Effect next = f.grant(kOne, "other", kUnit);
+  ASSERT_EQ(next.code, Code::kOk);
+  EXPECT_EQ(f.core.totals().resting_extents, 0u);
+  EXPECT_EQ(f.core.totals().objects, 1u);
+}
+
 TEST_F(Resting, IsBounded) {
   f.mount(kOne, {Fixture::segment(1, Core::kMaxResting + 10)});
   f.check = false;

@@ -131,7 +131,7 @@ struct Core::State {
   void make_visible(std::uint32_t number, std::uint32_t first);
 
   // core_resting.cpp
-  void set_aside(Entry& entry);
+  bool set_aside(Entry& entry, std::size_t replica);
   void end_rests();
   void end_rests_in(Segment& segment);
   void end_rest(Segment& segment, std::uint32_t extent);
