@@ -28,7 +28,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FUZZ_SECONDS = int(os.environ.get("MOONCAKE_FUZZ_SECONDS", "30"))
+FUZZ_SECONDS = int(os.environ.get("MOONCAKE_FUZZ_SECONDS", "20"))
 SLOW_SIM_SEEDS = os.environ.get("MOONCAKE_SIM_SEEDS", "1000")
 SANITIZER_SIM_SEEDS = "50"
 NOT_UNDER_SANITIZERS = {"nosan", "integration", "compat", "slow"}

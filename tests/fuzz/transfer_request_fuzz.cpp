@@ -3,12 +3,9 @@
 // handler must end, write nowhere else, and show nothing but the region's bytes or zeros. The first
 // byte chooses the method; keys and addresses of the regions are fixed, so that inputs can reach
 // them.
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 
+#include "fuzzed_handlers.h"
 #include "memory/extent_table.h"
 #include "os/sim_executor.h"
 #include "transfer/copy_crew.h"
@@ -23,34 +20,6 @@ namespace {
 constexpr std::uint64_t kPlain = 0x2000'0000'0000, kGuarded = 0x2000'0010'0000;
 constexpr std::uint64_t kSize = 64u << 10;
 constexpr std::uint64_t kPeer = 7, kSelf = 9;
-
-void require(bool holds) {
-  if (!holds) std::abort();
-}
-
-class NoNetwork final : public net::Network {
- public:
-  Task<Result<std::unique_ptr<net::Channel>>> connect(net::Address, base::TimePoint) override {
-    co_return fail(Code::kUnreachable);
-  }
-  Result<std::unique_ptr<net::Listener>> listen(const net::Address&) override {
-    return fail(Code::kAddressInUse);
-  }
-};
-
-// Keeps the handlers, and nothing else.
-class Handlers final : public net::RpcServer {
- public:
-  void handle(net::Method method, net::Handler handler) override {
-    handlers[method] = std::move(handler);
-  }
-  Result<net::Address> listen(const net::Address& at) override { return at; }
-  void serve(std::unique_ptr<net::Channel>) override {}
-  void on_disconnect(std::function<void(const net::PeerIdentity&)>) override {}
-  Task<void> stop() override { co_return; }
-  Counters counters() const override { return {}; }
-  std::map<net::Method, net::Handler> handlers;
-};
 
 class Call final : public net::ServerCall {
  public:
@@ -103,13 +72,6 @@ class Call final : public net::ServerCall {
   net::PeerIdentity peer_;
   net::PeerInfo info_;
 };
-
-void map_at(std::uint64_t address) {
-  void* const wanted = reinterpret_cast<void*>(address);
-  void* const got = ::mmap(wanted, kSize, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  require(got == wanted);
-}
 
 // What one input is played against.
 class World {
@@ -188,8 +150,8 @@ void play(std::uint8_t choice, base::ConstBuffer body) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mooncake;
   static const bool mapped = [] {
-    transfer::map_at(transfer::kPlain);
-    transfer::map_at(transfer::kGuarded);
+    transfer::map_at(transfer::kPlain, transfer::kSize);
+    transfer::map_at(transfer::kGuarded, transfer::kSize);
     return true;
   }();
   static_cast<void>(mapped);
