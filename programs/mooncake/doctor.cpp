@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/ids.h"
 #include "common/say.h"
 #include "doctor_machine.h"
 #include "doctor_paths.h"
@@ -13,8 +12,8 @@
 #include "mooncake/store.h"
 #include "net/address.h"
 #include "net/network.h"
-#include "net/rpc.h"
 #include "net/runtime.h"
+#include "one_call.h"
 #include "os/run_blocking.h"
 #include "transfer/engine.h"
 #include "transfer/settings.h"
@@ -28,18 +27,8 @@ using base::TimePoint;
 // Asks the Master with an empty question, so that secret and versions are tried as a client would.
 base::Task<Result<void>> ask_master(os::Env env, net::Address address, std::string secret,
                                     TimePoint deadline) {
-  net::RpcClient::Options options;
-  options.identity.role = "doctor";
-  options.identity.name = "doctor";
-  options.identity.boot_id = base::boot_id();
-  options.identity.incarnation = env.random.incarnation();
-  options.identity.cluster_secret = std::move(secret);
-  auto rpc = net::RpcClient::create(env, address, std::move(options));
-  net::CallOptions call;
-  call.deadline = deadline;
-  const net::Bytes nothing;
-  Result<net::Reply> reply = co_await rpc->call(net::Method::kExist, nothing, call);
-  co_await rpc->stop();
+  Result<net::Reply> reply = co_await call_once(
+      env, std::move(address), "doctor", std::move(secret), net::Method::kExist, {}, deadline);
   // An empty question is refused, by a Master that has understood who asks.
   if (!reply && reply.error().code() != Code::kProtocolError &&
       reply.error().code() != Code::kInvalidArgument) {

@@ -2,13 +2,12 @@
 
 #include <chrono>
 
-#include "base/ids.h"
 #include "common/say.h"
 #include "mooncake/store.h"
 #include "net/address.h"
 #include "net/network.h"
-#include "net/rpc.h"
 #include "net/runtime.h"
+#include "one_call.h"
 #include "os/run_blocking.h"
 #include "store/client/messages.h"
 #include "store/why/explain.h"
@@ -24,19 +23,10 @@ constexpr int kExitUnanswered = 3;
 
 base::Task<Result<KeyReport>> ask(os::Env env, net::Address address, std::string secret,
                                   std::string key, base::TimePoint deadline) {
-  net::RpcClient::Options options;
-  options.identity.role = "why";
-  options.identity.name = "why";
-  options.identity.boot_id = base::boot_id();
-  options.identity.incarnation = env.random.incarnation();
-  options.identity.cluster_secret = std::move(secret);
-  auto rpc = net::RpcClient::create(env, address, std::move(options));
-  net::CallOptions call;
-  call.deadline = deadline;
   const std::string_view asked(key);
-  const net::Bytes body = store::encode_why({&asked, 1}, store::kMaxWhyEvents);
-  Result<net::Reply> reply = co_await rpc->call(net::Method::kWhy, body, call);
-  co_await rpc->stop();
+  net::Bytes question = store::encode_why({&asked, 1}, store::kMaxWhyEvents);
+  Result<net::Reply> reply = co_await call_once(env, std::move(address), "why", std::move(secret),
+                                                net::Method::kWhy, std::move(question), deadline);
   if (!reply) co_return fail(std::move(reply).error());
   auto reports = store::decode_why(reply->body, {&asked, 1}, store::kMaxWhyEvents);
   if (!reports) co_return fail(std::move(reports).error());
