@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from child_process import ChildProcess
 
 
 def free_port() -> int:
@@ -19,7 +20,7 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-class MasterProcess:
+class MasterProcess(ChildProcess):
     """A Master that is serving when the constructor returns. `metrics` is the URL of its numbers."""
 
     def __init__(self, *flags: str) -> None:
@@ -37,10 +38,6 @@ class MasterProcess:
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline()
         assert "ready" in line, line
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
     def end(self) -> None:
         self.kill()

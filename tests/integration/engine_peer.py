@@ -1,9 +1,10 @@
 """A process with a Transfer Engine, for the Python tests."""
 
 import os
-import signal
 import subprocess
 import sys
+
+from child_process import ChildProcess
 
 # Serves `size` bytes of zeros, and says what lies there when it is asked. "weights": a file, mapped
 # for reading only.
@@ -34,7 +35,7 @@ for line in sys.stdin:
 """
 
 
-class PeerProcess:
+class PeerProcess(ChildProcess):
     """Serving when the constructor returns; ends with the `with` block."""
 
     def __init__(self, size: int, name: str = "127.0.0.1", managed: bool = False,
@@ -53,17 +54,6 @@ class PeerProcess:
         self.process.stdin.write(f"{offset} {count}\n".encode())
         self.process.stdin.flush()
         return self.process.stdout.read(count)
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitpid(self.process.pid, os.WUNTRACED)  # all its threads have stopped
-
-    def go_on(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
     def __enter__(self) -> "PeerProcess":
         return self

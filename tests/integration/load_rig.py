@@ -5,7 +5,6 @@ import os
 import pathlib
 import queue
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -14,13 +13,14 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
+from child_process import ChildProcess
 from conftest import MasterProcess
 
 WORKER = str(pathlib.Path(__file__).with_name("load_worker.py"))
 PATIENCE = 60.0  # seconds that anything waited for may take, on a busy machine
 
 
-class Process:
+class Process(ChildProcess):
     """One worker, in as many lives as it is given."""
 
     def __init__(self, load: "Load", role: str, name: str, **given: Any) -> None:
@@ -45,17 +45,6 @@ class Process:
     def say(self, word: str) -> None:
         self.process.stdin.write(word + "\n")
         self.process.stdin.flush()
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitpid(self.process.pid, os.WUNTRACED)  # all its threads have stopped
-
-    def go_on(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
     def leave(self) -> None:
         """In peace: it closes its store."""

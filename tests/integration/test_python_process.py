@@ -161,17 +161,13 @@ except KeyboardInterrupt:
 sys.stdin.readline()
 assert store.get("a") == b"x"
 """, live_master.address) as process:
-        live_master.process.send_signal(signal.SIGSTOP)
-        os.waitpid(live_master.process.pid, os.WUNTRACED)  # all its threads have stopped
-        try:
+        with live_master.stopped():
             process.stdin.write("stopped\n")
             process.stdin.flush()
             wait_until_it_waits(process)
             process.send_signal(signal.SIGINT)
             line = process.stdout.readline()
             assert line == "interrupted\n", process.stderr.read()
-        finally:
-            live_master.process.send_signal(signal.SIGCONT)
         _, said = process.communicate("goes on\n", timeout=30)
     assert process.returncode == 0, said
 

@@ -2,8 +2,6 @@
 call that is cancelled touches no memory of the caller's any more."""
 
 import asyncio
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -75,9 +73,7 @@ def test_the_loop_goes_on_and_a_cancelled_question_is_left(live_master: MasterPr
     """The Master is stopped: a get waits, is cancelled, and doesn't keep anybody."""
     store = opened_async(live_master.address, timeout="3s")
     assert store.put("a", b"x") == 0
-    live_master.process.send_signal(signal.SIGSTOP)
-    os.waitpid(live_master.process.pid, os.WUNTRACED)
-    try:
+    with live_master.stopped():
         async def work() -> None:
             waiting = asyncio.create_task(store.async_get("a"))
             for _ in range(100):
@@ -90,8 +86,6 @@ def test_the_loop_goes_on_and_a_cancelled_question_is_left(live_master: MasterPr
         _, seconds = timed(lambda: loop.run_until_complete(work()))
         assert seconds < 2
         loop.close()
-    finally:
-        live_master.process.send_signal(signal.SIGCONT)
     assert store.get("a") == b"x"
     store.close()
 
@@ -117,9 +111,7 @@ def test_a_cancelled_call_with_memory_is_waited_for(live_master: MasterProcess) 
     """What holds the caller's memory ends before CancelledError is raised, or never begins."""
     store = opened(live_master.address, Watched, timeout="1s")
     memory = Memory(store, 1 << 20)
-    live_master.process.send_signal(signal.SIGSTOP)
-    os.waitpid(live_master.process.pid, os.WUNTRACED)
-    try:
+    with live_master.stopped():
         async def work() -> None:
             first = asyncio.create_task(store.async_put_from("first", memory.address, memory.size))
             queued = asyncio.create_task(store.async_put_from("queued", memory.address, 1))
@@ -139,8 +131,6 @@ def test_a_cancelled_call_with_memory_is_waited_for(live_master: MasterProcess) 
         _, seconds = timed(lambda: asyncio.run(work()))
         assert seconds < 4
         memory.end()
-    finally:
-        live_master.process.send_signal(signal.SIGCONT)
     assert store.is_exist("queued") == 0
     store.close()
 

@@ -78,9 +78,8 @@ class Rounds:
     def strike_master(self, way: str) -> Callable[[list[str]], bool]:
         master = self.load.master
         if way == "stop":
-            master.process.send_signal(signal.SIGSTOP)
-            self.load.listen_for(self.random.uniform(0.1, 1.5))
-            master.process.send_signal(signal.SIGCONT)
+            with master.stopped():
+                self.load.listen_for(self.random.uniform(0.1, 1.5))
             return lambda places: False
         if way == "restart":
             master.process.send_signal(signal.SIGTERM)

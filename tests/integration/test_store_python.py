@@ -3,7 +3,6 @@ cases C10 (empty or missing), C27 and C33 (a dead Master), C34 (names that calle
 
 import array
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -309,9 +308,8 @@ def test_health_tells_of_a_dead_master(live_master: MasterProcess) -> None:
             assert time.monotonic() < until
 
     wait_for(0)
-    live_master.process.send_signal(signal.SIGSTOP)
-    wait_for(2)
-    live_master.process.send_signal(signal.SIGCONT)
+    with live_master.stopped():
+        wait_for(2)
     wait_for(0)
     live_master.kill()
     wait_for(2)
