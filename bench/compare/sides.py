@@ -36,10 +36,10 @@ class MooncakeSide:
         self.peer = peer["name"]
         self.here, self.there = address, peer["address"]
 
-    def prepare(self, operation, offsets, length):
-        """What one call needs; made outside of the measured time."""
+    def prepare(self, operation, offsets, length, there=None):
+        """What one call needs; made outside of the measured time. `there`: addresses at the peer."""
         here = [self.here + offset for offset in offsets]
-        there = [self.there + offset for offset in offsets]
+        there = there or [self.there + offset for offset in offsets]
         if len(offsets) == 1:
             call = (self.engine.transfer_sync_write if operation == "write"
                     else self.engine.transfer_sync_read)

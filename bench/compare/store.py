@@ -160,7 +160,7 @@ def print_row(row, shape):
             text += f"  {keys['median'] * size / 1e9:7.3f} GB/s by {path:4}"
             text += f"  cpu {found['cpu_s_per_gb']:6.2f} s/GB"
         text += (f"  p50 {found['p50_us']:8.1f} us  p99 {found['p99_us']:8.1f} us  cpu "
-                 f"{sum(cpu.values()):8.2f} ms/1000 keys, master {cpu['master']:7.2f}")
+                 f"{sum(cpu.values()):8.2f} ms/1000 keys, master {cpu.get('master', 0):7.2f}")
         print(text, "", ratio(row, "ours", name), "", ratio(row, TCP, name), flush=True)
 
 

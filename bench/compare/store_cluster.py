@@ -1,6 +1,6 @@
 """A Store of one side on loopback: a Master, a process that gives memory, and one that is measured.
 
-Redis's server is both of the first two.
+Redis's server is both of the first two; bare transfers have no Master.
 """
 
 import shutil
@@ -24,7 +24,7 @@ class Kind:
     """What a side is made of."""
 
     name: str
-    store: str  # "mooncake" or "redis"
+    store: str  # one of store_sides.STORES
     python: str
     master: list  # the program of its Master or server, with settings
     environment: dict = field(default_factory=dict)
@@ -43,13 +43,18 @@ class Cluster:
     def __init__(self, kind):
         self.kind = kind
         self.name = kind.name
-        self.server = None
+        self.server = self.address = None
         self.children = []
         self.storage = self.driver = None
         self.gone = None  # why nothing more can be asked of it
 
     def start(self, segment):
         """Everything, the process that gives memory last: the driver can use that at once."""
+        if self.kind.store == "transfer":
+            self.storage = self.spawn("storage", segment)
+            self.address = self.storage.ask(do="place")["place"]
+            self.driver = self.spawn("driver", 0)
+            return
         self.start_server()
         self.driver = self.spawn("driver", 0)
         if self.kind.store != "redis":
@@ -84,7 +89,7 @@ class Cluster:
         child = Child(
             f"{self.name} ({role})",
             [self.kind.python, str(harness.HERE / "store_worker.py"), role, self.kind.store,
-             self.address, str(segment)],
+             str(self.address), str(segment)],
             harness.environment_of(self.kind.environment), harness.log_of(self.name))
         self.children.append(child)
         child.answer(START_LIMIT)
@@ -92,7 +97,7 @@ class Cluster:
 
     def processes(self):
         """Those beside the driver, by what they do."""
-        found = {"master": self.server.pid}
+        found = {"master": self.server.pid} if self.server else {}
         if self.storage:
             found["storage"] = self.storage.pid
         return found
@@ -117,6 +122,8 @@ def kinds(build, wanted):
         Kind("ours", "mooncake", stock, our_master, ours, "defaults"),
         Kind("ours, tcp", "mooncake", stock, our_master, ours | {"MC_FORCE_TCP": "1"},
              "MC_FORCE_TCP=1"),
+        Kind("transfer, tcp", "transfer", stock, [], ours | {"MC_FORCE_TCP": "1"},
+             "our engine alone, MC_FORCE_TCP=1"),
         Kind("stock", "mooncake", stock, stock_master, {}, "defaults"),
         Kind("stock, tuned", "mooncake", stock, stock_master + BEST_FLAGS, BEST_SETTINGS,
              " ".join(BEST_FLAGS + [f"{k}={v}" for k, v in BEST_SETTINGS.items()])),

@@ -7,6 +7,8 @@ Shapes are (operation, api, size, batch): operation put, get, hot (get of one ke
 from collections import namedtuple
 from functools import partial
 
+from sides import MooncakeSide
+
 MIB = 1 << 20
 LOCAL_BUFFER = 64 * MIB  # through which the stock package moves values of `put` and `get`
 
@@ -119,5 +121,54 @@ class RedisStore:
             raise RuntimeError(f"removing {len(keys)} keys removed {removed}")
 
 
+class BareTransfer:
+    """What a store could reach: our Transfer Engine moves the same bytes, and asks nobody where to."""
+
+    gives_values = False
+
+    def __init__(self, server, segment):
+        self.side = MooncakeSide("own")
+        if segment:
+            managed = self.side.engine.allocate_managed_buffer(segment)
+            self.place = f"127.0.0.1:{self.side.engine.get_rpc_port()}/{managed}/{segment}"
+            return
+        self.peer, there, size = server.rsplit("/", 2)
+        self.there, self.size = int(there), int(size)
+        self.used = 0
+        self.places = {}  # by key; one after the other, and from the start again
+
+    def lend(self, address, size):
+        if self.side.register(address, size) != 0:
+            raise SystemExit(f"register_memory of {size} bytes failed")
+        self.side.connect({"name": self.peer, "address": self.there}, address, size)
+
+    def lacks(self, shape):
+        return None if shape.api == "into" and shape.operation in ("put", "get") else "such call"
+
+    def new_place(self, size):
+        if self.used + size > self.size:
+            self.used = 0
+        self.used += size
+        return self.there + self.used - size
+
+    def call(self, shape, keys, offsets, value):
+        if shape.operation == "put":
+            self.places |= {key: self.new_place(shape.size) for key in keys}
+        operation = "write" if shape.operation == "put" else "read"
+        there = [self.places[key] for key in keys]
+        return self.side.prepare(operation, offsets, shape.size, there)
+
+    def answers(self, shape, raw):
+        good = 0 if shape.operation == "put" else shape.size
+        return [good if raw == 0 else raw] * shape.batch
+
+    def remove(self, keys):
+        for key in keys:
+            del self.places[key]
+
+
+STORES = {"mooncake": MooncakeStore, "redis": RedisStore, "transfer": BareTransfer}
+
+
 def open_store(kind, server, segment):
-    return (RedisStore if kind == "redis" else MooncakeStore)(server, segment)
+    return STORES[kind](server, segment)

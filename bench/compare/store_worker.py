@@ -78,6 +78,10 @@ class Storage:
     def setup_time(self, _):
         return self.opened
 
+    def place(self, _):
+        """Of bare memory: where it lies."""
+        return {"place": self.side.place}
+
 
 class Driver:
     """Puts and gets. What it calls is made ready, and what it gets is checked, off the clock."""
