@@ -41,8 +41,9 @@ std::unique_ptr<TransferEngine> make() {
 // A peer that has said hello over TCP, from this boot or, as it says, from another.
 class Caller {
  public:
-  explicit Caller(std::uint16_t port, bool same_boot = true)
-      : runtime_(*net::Runtime::start("caller")) {
+  explicit Caller(std::uint16_t port, bool same_boot = true,
+                  base::Incarnation incarnation = base::Incarnation{base::secure_random() | 1})
+      : incarnation_(incarnation), runtime_(*net::Runtime::start("caller")) {
     net::RpcClient::Options options;
     options.identity.role = "engine";
     options.identity.name = "caller";
@@ -65,7 +66,7 @@ class Caller {
   base::Incarnation incarnation() const { return incarnation_; }
 
  private:
-  const base::Incarnation incarnation_{base::secure_random() | 1};
+  const base::Incarnation incarnation_;
   std::unique_ptr<net::Runtime> runtime_;
   std::unique_ptr<net::RpcClient> client_;
 };
@@ -218,7 +219,8 @@ TEST(ShmHostile, OnlyWhoStandsAtTheGateBeginsAWrite) {
   ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token))));
   const auto answer = next(*socket);
   ASSERT_TRUE(answer);
-  const base::Incarnation owner{read<Welcome>(answer->bytes)->incarnation};
+  const auto welcome = read<Welcome>(answer->bytes);
+  const base::Incarnation owner{welcome->incarnation};
 
   memory::ExtentRecord record;
   record.version = base::Version(base::Epoch{1}, 1).value();
@@ -233,7 +235,7 @@ TEST(ShmHostile, OnlyWhoStandsAtTheGateBeginsAWrite) {
   slice.record = &record;
   slice.record_key = "k";
   const auto begin_by = [&](Caller& who) {
-    const AttemptId id{who.incarnation(), 1, 1, 1};
+    const AttemptId id{base::Incarnation{welcome->guest}, 1, 1, 1};
     return who.call(net::Method::kBeginWrite, encode_write(id, owner, {&slice, 1}));
   };
   const auto refused = begin_by(stranger);
@@ -273,7 +275,9 @@ class Pinning : public testing::Test {
     ASSERT_TRUE(socket->send(bytes_of(hello_with(invitation->token))));
     const auto answer = next(*socket);
     ASSERT_TRUE(answer);
-    owner_ = base::Incarnation{read<Welcome>(answer->bytes)->incarnation};
+    const auto welcome = read<Welcome>(answer->bytes);
+    owner_ = base::Incarnation{welcome->incarnation};
+    guest_ = base::Incarnation{welcome->guest};
     socket_ = *std::move(socket);
   }
   Result<memory::ExtentTable::BeginOutcome> begin(base::Version version) {
@@ -293,7 +297,7 @@ class Pinning : public testing::Test {
     };
     return *os::run_blocking(engine_->runtime().env().executor, ask(this));
   }
-  AttemptId attempt(std::uint64_t batch) const { return {caller_.incarnation(), batch, 0, 0}; }
+  AttemptId attempt(std::uint64_t batch) const { return {guest_, batch, 0, 0}; }
   // The codes of the ranges, or of the call.
   std::vector<Code> pin_by(Caller& who, AttemptId id, std::vector<Slice> slices) {
     const auto reply = who.call(net::Method::kPin, encode_read(id, owner_, slices));
@@ -317,7 +321,7 @@ class Pinning : public testing::Test {
   std::unique_ptr<memory::Pool> pool_;
   std::shared_ptr<memory::ExtentTable> table_;
   LocalSocket socket_;
-  base::Incarnation owner_{};
+  base::Incarnation owner_{}, guest_{};
   Slice slice_;
 };
 
@@ -325,16 +329,32 @@ TEST_F(Pinning, IsForWhoStandsAtTheGate) {
   Caller stranger(engine_->port());
   const std::vector<Code> refused{Code::kNotSupported};
   EXPECT_EQ(pin_by(stranger, {stranger.incarnation(), 1, 0, 0}, {slice_}), refused);
-  EXPECT_EQ(pin_by(caller_, {stranger.incarnation(), 1, 0, 0}, {slice_}),
-            std::vector<Code>{Code::kInvalidArgument});
+  EXPECT_EQ(pin_by(stranger, attempt(1), {slice_}), refused);
+  EXPECT_EQ(pin_by(caller_, {caller_.incarnation(), 1, 0, 0}, {slice_}), refused);
   EXPECT_EQ(pin(1, slice_), Code::kOk);
   EXPECT_EQ(pin(1, slice_), Code::kInvalidArgument) << "that attempt is there";
   EXPECT_EQ(write(), Code::kBusy);
   const auto stolen = stranger.call(net::Method::kUnpin, encode_fence(attempt(1), owner_));
-  EXPECT_EQ(stolen.error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(stolen.error().code(), Code::kNotSupported);
   EXPECT_EQ(write(), Code::kBusy);
   EXPECT_EQ(unpin(1), Code::kOk);
   EXPECT_EQ(write(), Code::kOk);
+}
+
+// An incarnation is told to whoever dials its engine.
+TEST_F(Pinning, IsNotEndedByOneThatOnlySaysTheName) {
+  EXPECT_EQ(pin(1, slice_), Code::kOk);
+  Caller namesake(engine_->port(), true, caller_.incarnation());
+  const AttemptId id{caller_.incarnation(), 1, 0, 0};
+  EXPECT_FALSE(namesake.call(net::Method::kUnpin, encode_fence(id, owner_)));
+  EXPECT_EQ(write(), Code::kBusy);
+}
+
+TEST_F(Pinning, TakesNoInvitationsFromOthers) {
+  Caller greedy(engine_->port()), other(engine_->port());
+  for (int i = 0; i < 2000; ++i)
+    ASSERT_TRUE(greedy.ask());
+  EXPECT_TRUE(other.ask());
 }
 
 TEST_F(Pinning, IsOfWhatMayBeReadAndNothingElse) {
@@ -380,13 +400,12 @@ TEST_F(Pinning, ThatWasEndedBeforeItCameIsRefused) {
   EXPECT_EQ(pin(2, slice_), Code::kOk);
 }
 
-TEST_F(Pinning, EndsWithTheLastProcessOfTheReader) {
+TEST_F(Pinning, EndsWithTheSessionOfTheReader) {
   EXPECT_EQ(pin(1, slice_), Code::kOk);
   LocalSocket first = std::move(socket_);
   enter();
   socket_ = {};
-  EXPECT_EQ(pin(2, slice_), Code::kOk) << "it still has one";
-  EXPECT_EQ(write(), Code::kBusy);
+  EXPECT_EQ(write(), Code::kBusy) << "another session's end changes nothing";
   first = {};
   const auto end = std::chrono::steady_clock::now() + 10s;
   Code code = write();

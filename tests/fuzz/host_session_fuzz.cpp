@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t kBase = 0x2000'0000'0000;
 constexpr std::uint64_t kUnits = 16, kSize = kUnits * memory::kExtentUnit;
-constexpr std::uint64_t kGuests[] = {7, 8};
+constexpr std::uint64_t kEngines[] = {7, 8};
 constexpr std::uint64_t kSelf = 9;
 constexpr std::string_view kKey = "key";
 
@@ -90,36 +90,36 @@ class World {
     const auto region = registry_.add(kBase, kSize, "*", memory::Permission::kReadWrite, table_);
     require(region.has_value());
     key_ = region->key;
-    for (const std::uint64_t guest : kGuests)
-      guests_.admit(static_cast<base::Incarnation>(guest));
+    for (const std::uint64_t engine : kEngines)
+      enter(static_cast<base::Incarnation>(engine));
   }
   ~World() {
-    for (const std::uint64_t guest : kGuests)
-      leave(static_cast<base::Incarnation>(guest));
+    for (const std::uint64_t engine : kEngines)
+      leave(static_cast<base::Incarnation>(engine));
     executor_.run_for(std::chrono::minutes(2));
     require(table_->writes_under_way() == 0 && pinned_->size() == 0);
   }
 
   void step(Input& input) {
     const unsigned what = input.below(8);
-    const auto peer = static_cast<base::Incarnation>(kGuests[input.below(2)]);
+    const auto peer = static_cast<base::Incarnation>(kEngines[input.below(2)]);
     AttemptId id;
-    id.engine = peer;
+    id.engine = static_cast<base::Incarnation>(guest_ids_.at(peer));
     id.batch = input.below(4);
     switch (what) {
       case 0:
       case 1:
-        begin(id, some_slice(input, Opcode::kWrite));
+        begin(peer, id, some_slice(input, Opcode::kWrite));
         break;
       case 2:
-        end(id, input.below(4) != 0);
+        end(peer, id, input.below(4) != 0);
         break;
       case 3:
       case 4:
-        pin(id, some_slice(input, Opcode::kRead));
+        pin(peer, id, some_slice(input, Opcode::kRead));
         break;
       case 5:
-        unpin(id);
+        unpin(peer, id);
         break;
       case 6:
         executor_.run_for(std::chrono::milliseconds(input.below(256) * 10));
@@ -136,7 +136,6 @@ class World {
     std::uint64_t extent = 0;
     net::Bytes bytes;
   };
-  static Attempt name_of(const AttemptId& id) { return {id.engine, id.batch}; }
 
   Slice some_slice(Input& input, Opcode opcode) {
     Slice slice;
@@ -168,9 +167,9 @@ class World {
   }
 
   // The guest copies as soon as it may: all that it may is changed at once.
-  void begin(AttemptId id, Slice slice) {
-    const auto answer = ask(net::Method::kBeginWrite,
-                            encode_write(id, identity_.incarnation, {&slice, 1}), id.engine);
+  void begin(base::Incarnation peer, AttemptId id, Slice slice) {
+    const auto answer =
+        ask(net::Method::kBeginWrite, encode_write(id, identity_.incarnation, {&slice, 1}), peer);
     if (!answer) return;
     const auto pass = apply_begun(*answer, {&slice, 1});
     require(pass.has_value());
@@ -178,12 +177,12 @@ class World {
     std::memset(bytes_at(slice.extent - kBase), static_cast<int>(record_.version * 16 + id.batch),
                 slice.length);
   }
-  void end(AttemptId id, bool arrived) {
-    ask(net::Method::kEndWrite, encode_end(id, identity_.incarnation, {arrived}), id.engine);
+  void end(base::Incarnation peer, AttemptId id, bool arrived) {
+    ask(net::Method::kEndWrite, encode_end(id, identity_.incarnation, {arrived}), peer);
   }
-  void pin(AttemptId id, Slice slice) {
+  void pin(base::Incarnation peer, AttemptId id, Slice slice) {
     const auto answer =
-        ask(net::Method::kPin, encode_read(id, identity_.incarnation, {&slice, 1}), id.engine);
+        ask(net::Method::kPin, encode_read(id, identity_.incarnation, {&slice, 1}), peer);
     if (!answer) return;
     require(apply_codes(*answer, {&slice, 1}).has_value());
     if (slice.code != Code::kOk) return;
@@ -191,17 +190,18 @@ class World {
     // One whole version, of the one that was asked for.
     require(std::all_of(at, at + slice.length, [at](std::byte byte) { return byte == *at; }));
     require(static_cast<std::uint64_t>(*at) / 16 == record_.version);
-    pins_[name_of(id)] = {slice.extent - kBase, net::Bytes(at, at + slice.length)};
+    pins_[{peer, id.batch}] = {slice.extent - kBase, net::Bytes(at, at + slice.length)};
   }
-  void unpin(AttemptId id) {
-    require(
-        ask(net::Method::kUnpin, encode_fence(id, identity_.incarnation), id.engine).has_value());
-    pins_.erase(name_of(id));
+  void unpin(base::Incarnation peer, AttemptId id) {
+    require(ask(net::Method::kUnpin, encode_fence(id, identity_.incarnation), peer).has_value());
+    pins_.erase({peer, id.batch});
   }
+  void enter(base::Incarnation peer) { guest_ids_[peer] = guests_.admit(peer); }
   void leave(base::Incarnation peer) {
-    require(guests_.dismiss(peer));
-    writes_.end_all(peer);
-    host_pins_.end_all(peer);
+    const shm::GuestId guest = guest_ids_.at(peer);
+    guests_.dismiss(guest);
+    writes_.end_all(guest);
+    host_pins_.end_all(guest);
     std::erase_if(pins_, [peer](const auto& pin) { return std::get<0>(pin.first) == peer; });
   }
   // Anything at all, of somebody who may not have been let in; or an engine that goes and is back.
@@ -214,7 +214,7 @@ class World {
       ask(kMethods[choice], input.some(), guest ? peer : base::Incarnation{77});
     } else if (choice == 3) {
       leave(peer);
-      guests_.admit(peer);
+      enter(peer);
     } else {
       static_cast<void>(shm::decode_invitation(input.some()));
     }
@@ -242,6 +242,7 @@ class World {
                                   counters_, 1,         false,     crew_,     nullptr};
   std::shared_ptr<memory::Gate> gate_ = *memory::Gate::create();
   shm::Guests guests_{identity_};
+  std::map<base::Incarnation, shm::GuestId> guest_ids_;
   shm::HostWrites writes_{context_, gate_, guests_};
   shm::HostPins host_pins_{context_, guests_};
   std::map<Attempt, Seen> pins_;

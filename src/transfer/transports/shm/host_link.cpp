@@ -45,7 +45,8 @@ HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccou
       tasks_(tasks),
       remote_(std::move(peer)),
       opened_(env_.executor),
-      welcomed_(env_.executor) {}
+      welcomed_(env_.executor),
+      beside_(env_.executor) {}
 
 HostLink::~HostLink() { close(Error(Code::kCancelled)); }
 
@@ -121,7 +122,7 @@ Result<void> HostLink::take_welcome(const os::LocalSocket::Message& message) {
            close(Error(Code::kConnectionLost, "it has exited"));
          }));
   host_ = std::make_shared<HostPeer>(env_.executor.clock(), crew_, std::move(process_),
-                                     std::move(gate));
+                                     std::move(gate), base::Incarnation{welcome->guest});
   welcomed_.set();
   return {};
 }

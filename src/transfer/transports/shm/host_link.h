@@ -13,6 +13,7 @@
 #include "transfer/transport.h"
 #include "transfer/transports/shm/host_peer.h"
 #include "transfer/transports/shm/messages.h"
+#include "transfer/transports/shm/side_thread.h"
 
 namespace mooncake::transfer::shm {
 
@@ -47,6 +48,8 @@ class HostLink {
   Task<Result<void>> learn(std::vector<AskedRange> ranges, TimePoint deadline,
                            os::CancelToken* cancel);
   void close(Error reason);
+  // For copies that may take the peer's time.
+  SideThread& beside() { return beside_; }
 
  private:
   Task<Result<void>> connect(TimePoint deadline);
@@ -74,6 +77,7 @@ class HostLink {
   bool warned_ = false;
   Error failure_{Code::kNotReady};
   TimePoint failed_at_{};
+  SideThread beside_;
 };
 
 }  // namespace mooncake::transfer::shm

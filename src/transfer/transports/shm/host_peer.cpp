@@ -49,8 +49,12 @@ void MappedPool::bury() {
 }
 
 HostPeer::HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
-                   std::unique_ptr<memory::PeerGate> gate)
-    : clock_(clock), crew_(crew), process_(std::move(process)), gate_(std::move(gate)) {}
+                   std::unique_ptr<memory::PeerGate> gate, base::Incarnation guest)
+    : clock_(clock),
+      crew_(crew),
+      process_(std::move(process)),
+      gate_(std::move(gate)),
+      guest_(guest) {}
 
 void HostPeer::look_for_end() {
   const std::int64_t now = clock_.now().time_since_epoch().count();
@@ -202,6 +206,17 @@ Code HostPeer::why_left(const Slice& slice) {
       is_for_copy(slice) ? regions_.covering(slice.remote, slice.remote + slice.length) : nullptr;
   const bool other_key = region && region->is_of_kind(slice) && !region->opens_to(slice);
   return other_key ? Code::kRegionKeyMismatch : Code::kTransferFailed;
+}
+
+bool HostPeer::needs_kernel(std::span<const Slice> slices, memory::Pass write_pass) {
+  if (!reads_processes()) return false;
+  const Terms terms{{}, write_pass};
+  std::vector<Memory> held;
+  return std::ranges::any_of(slices, [&](const Slice& slice) {
+    Target target{};
+    resolve({&slice, 1}, terms, {&target, 1}, held);
+    return target.pass != memory::Pass::kNone && !target.mapped;
+  });
 }
 
 std::vector<AskedRange> HostPeer::unknown(std::span<const Slice> slices) {

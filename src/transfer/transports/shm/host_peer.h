@@ -96,13 +96,20 @@ class HostPeer final : public DirectPath {
     os::UniqueFd handle;     // pidfd
     os::LocalSocket socket;  // to it; readable at its end
   };
+  // `guest`: how we are called in its host sessions.
   HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
-           std::unique_ptr<memory::PeerGate> gate);
+           std::unique_ptr<memory::PeerGate> gate, base::Incarnation guest);
+  base::Incarnation guest() const { return guest_; }
 
   // Guarded reads are whole when the words say so afterwards; guarded writes are left alone.
   void copy(std::span<Slice> slices, TimePoint deadline) override;
   // Guarded writes that their owner has begun, under the pass that it gave.
   void write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline);
+
+  // Whether some of the slices would be copied by the kernel, out of or into the peer's own address
+  // space. What backs that is the peer's affair, and may keep the thread that copies for longer
+  // than any deadline: not the executor's, then.
+  bool needs_kernel(std::span<const Slice> slices, memory::Pass write_pass = {});
 
   // Ranges of slices that are still kNotReady because no region is known that has them.
   std::vector<AskedRange> unknown(std::span<const Slice> slices);
@@ -200,6 +207,7 @@ class HostPeer final : public DirectPath {
   CopyCrew& crew_;
   const Process process_;
   const std::unique_ptr<memory::PeerGate> gate_;
+  const base::Incarnation guest_;
   std::atomic<bool> alive_{true};
   std::atomic<std::int64_t> looked_at_{0};  // nanoseconds: when the kernel was asked last
   std::atomic<bool> process_vm_refused_{false};

@@ -24,29 +24,27 @@ HostPins::HostPins(const TransportContext& context, const Guests& guests)
                          [this](net::ServerCall& call) { return at_once(unpin(call)); });
 }
 
-void HostPins::end_all(base::Incarnation peer) {
-  auto it = pins_.lower_bound(first_key_of(peer));
-  while (it != pins_.end() && engine_of(it->first) == peer) {
-    ranges_.give_back(peer, it->second.size());
+void HostPins::end_all(GuestId guest) {
+  auto it = pins_.lower_bound(first_key_of(guest));
+  while (it != pins_.end() && guest_of(it->first) == guest) {
+    ranges_.give_back(guest, it->second.size());
     it = pins_.erase(it);
   }
-  std::erase_if(ended_early_, [peer](const AttemptKey& key) { return engine_of(key) == peer; });
+  std::erase_if(ended_early_, [guest](const AttemptKey& key) { return guest_of(key) == guest; });
 }
 
 Result<net::Bytes> HostPins::pin(const net::ServerCall& call) {
   MC_TRY(const TransferMessage message, decode_pin(call.body()));
-  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
-  const base::Incarnation peer = call.peer().incarnation;
-  if (!guests_.has(peer)) return fail(Code::kNotSupported, "not let in at the gate");
+  MC_TRY(const GuestId guest, guests_.guest_of(call, message.attempt, message.receiver));
   if (std::ranges::any_of(message.ranges, [](const auto& range) { return range.guard == 0; })) {
     return fail(Code::kInvalidArgument, "only guarded ranges are pinned");
   }
-  const AttemptKey key = key_of(message.attempt);
+  const AttemptKey key = key_of(guest, message.attempt);
   if (pins_.contains(key) || std::ranges::find(ended_early_, key) != ended_early_.end()) {
     return fail(Code::kInvalidArgument, "the attempt was here before");
   }
   const std::size_t asked = message.ranges.size();
-  if (!ranges_.take(peer, asked)) return fail(Code::kBusy, "too many ranges are pinned");
+  if (!ranges_.take(guest, asked)) return fail(Code::kBusy, "too many ranges are pinned");
   std::vector<Code> codes;
   Pins pins;
   for (const RemoteRange& range : message.ranges) {
@@ -55,7 +53,7 @@ Result<net::Bytes> HostPins::pin(const net::ServerCall& call) {
     if (is_refusal(codes.back())) context_.counters.refused_ranges.add();
     if (pin) pins.push_back(*std::move(pin));
   }
-  ranges_.give_back(peer, asked - pins.size());
+  ranges_.give_back(guest, asked - pins.size());
   if (!pins.empty()) pins_.emplace(key, std::move(pins));
   return encode_codes(codes);
 }
@@ -63,16 +61,15 @@ Result<net::Bytes> HostPins::pin(const net::ServerCall& call) {
 // A pin whose answer was lost may come after its end, by another connection.
 Result<net::Bytes> HostPins::unpin(const net::ServerCall& call) {
   MC_TRY(const FenceMessage message, decode_fence(call.body()));
-  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
-  const base::Incarnation peer = call.peer().incarnation;
-  if (!guests_.has(peer)) return encode_fenced();
-  const auto found = pins_.find(key_of(message.attempt));
+  MC_TRY(const GuestId guest, guests_.guest_of(call, message.attempt, message.receiver));
+  const AttemptKey key = key_of(guest, message.attempt);
+  const auto found = pins_.find(key);
   if (found == pins_.end()) {
-    ended_early_.push_back(key_of(message.attempt));
+    ended_early_.push_back(key);
     if (ended_early_.size() > kMostEndedEarly) ended_early_.pop_front();
     return encode_fenced();
   }
-  ranges_.give_back(peer, found->second.size());
+  ranges_.give_back(guest, found->second.size());
   pins_.erase(found);
   return encode_fenced();
 }

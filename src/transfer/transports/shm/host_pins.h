@@ -22,8 +22,8 @@ class HostPins {
   HostPins(const HostPins&) = delete;
   HostPins& operator=(const HostPins&) = delete;
 
-  // The guest's last process has gone: all that it has pinned is free.
-  void end_all(base::Incarnation peer);
+  // The guest has gone: all that it has pinned is free.
+  void end_all(GuestId guest);
 
   static constexpr std::size_t kMost = 1u << 15;         // ranges pinned at once
   static constexpr std::size_t kMostOfGuest = 1u << 12;  // of one guest

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <utility>
 
@@ -19,6 +20,7 @@ constexpr base::Duration kStopInterval = std::chrono::milliseconds(1);
 constexpr base::Duration kLateInterval = std::chrono::milliseconds(2);
 constexpr std::size_t kMaxLate = 1u << 18;  // messages that one process has not read
 constexpr std::size_t kMaxTokens = 1024;
+constexpr std::size_t kMaxOfPeer = 16;  // sessions, and invitations, of one engine
 constexpr std::size_t kMaxSessions = 1024;
 constexpr std::size_t kMaxSilent = 64;  // sessions without a hello
 
@@ -32,7 +34,7 @@ struct HostServer::Session {
   os::UniqueFd process;
   std::unique_ptr<net::FdWatch> socket_watch, process_watch;
   std::shared_ptr<memory::Gate::Peer> slots;  // once it was welcomed
-  base::Incarnation peer{};                   // with slots
+  GuestId guest{};                            // with slots
   std::deque<Late> late;                      // not sent yet
 };
 
@@ -87,17 +89,33 @@ void HostServer::drop_old_tokens() {
   std::erase_if(tokens_, [&](const auto& token) { return token.second.until < now; });
 }
 
+// The oldest makes room: whoever asks again and again is in the way of himself.
+void HostServer::drop_tokens_of(base::Incarnation peer) {
+  std::size_t count = 0;
+  auto oldest = tokens_.end();
+  for (auto it = tokens_.begin(); it != tokens_.end(); ++it) {
+    if (it->second.peer != peer) continue;
+    ++count;
+    if (oldest == tokens_.end() || it->second.until < oldest->second.until) oldest = it;
+  }
+  if (count >= kMaxOfPeer) tokens_.erase(oldest);
+}
+
 Result<net::Bytes> HostServer::invite(const net::ServerCall& call) {
   if (!gate_ || call.peer().boot_id != context_.identity.boot_id) {
     return fail(Code::kNotSupported, "only for processes of this host");
   }
   drop_old_tokens();
+  const base::Incarnation peer = call.peer().incarnation;
+  if (guests_.of(peer) >= kMaxOfPeer) {
+    return fail(Code::kBusy, fmt::format("this engine has {} sessions here", kMaxOfPeer));
+  }
+  drop_tokens_of(peer);
   if (tokens_.size() >= kMaxTokens || sessions_.size() >= kMaxSessions) return fail(Code::kBusy);
   Invitation invitation;
   invitation.socket = name_;
   base::secure_random(std::as_writable_bytes(std::span(invitation.token)));
-  tokens_.emplace(invitation.token,
-                  Invited{call.peer().incarnation, context_.env.now() + kTokenTime});
+  tokens_.emplace(invitation.token, Invited{peer, context_.env.now() + kTokenTime});
   return encode_invitation(invitation);
 }
 
@@ -179,12 +197,12 @@ Result<void> HostServer::welcome(Session& session, const Hello& hello) {
   MC_TRY(session.process, os::open_process(peer.pid));
   if (os::has_ended(session.process, session.socket)) return fail(Code::kConnectionLost);
   MC_TRY(session.slots, gate_->add_peer());
-  session.peer = *invited;
-  guests_.admit(session.peer);
+  session.guest = guests_.admit(*invited);
   Welcome welcome;
   welcome.incarnation = static_cast<std::uint64_t>(context_.identity.incarnation);
   welcome.table_size = gate_->table_size();
   welcome.slots_size = session.slots->size();
+  welcome.guest = static_cast<std::uint64_t>(session.guest);
   const std::array fds{gate_->table_fd(), session.slots->fd()};
   return session.socket.send(bytes_of(welcome), fds);
 }
@@ -254,10 +272,9 @@ void HostServer::end(Place place, const Error& reason) {
   if (session.slots && !copies_no_more) return;  // until its exit
   if (session.slots) {
     gate_->remove_peer(session.slots);
-    if (guests_.dismiss(session.peer)) {
-      writes_->end_all(session.peer);
-      pins_->end_all(session.peer);
-    }
+    guests_.dismiss(session.guest);
+    writes_->end_all(session.guest);
+    pins_->end_all(session.guest);
   }
   sessions_.erase(place);
 }

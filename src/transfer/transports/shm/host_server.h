@@ -49,6 +49,7 @@ class HostServer {
   // Who was invited with it; it is good once.
   std::optional<base::Incarnation> take_token(const Token& token);
   void drop_old_tokens();
+  void drop_tokens_of(base::Incarnation peer);
   void accept_all();
   void drop_silent_sessions();
   void read_all(Place session);

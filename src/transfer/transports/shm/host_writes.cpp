@@ -62,34 +62,32 @@ HostWrites::~HostWrites() {
     context_.env.executor.cancel(open.end);
 }
 
-void HostWrites::end_all(base::Incarnation peer) {
-  for (auto it = open_.lower_bound(first_key_of(peer));
-       it != open_.end() && engine_of(it->first) == peer;) {
+void HostWrites::end_all(GuestId guest) {
+  for (auto it = open_.lower_bound(first_key_of(guest));
+       it != open_.end() && guest_of(it->first) == guest;) {
     close(it++);
   }
 }
 
 HostWrites::Open HostWrites::close(std::map<AttemptKey, Open>::iterator place) {
-  const base::Incarnation peer = engine_of(place->first);
+  const GuestId guest = guest_of(place->first);
   Open open = std::move(place->second);
   open_.erase(place);
   context_.env.executor.cancel(open.end);
-  ranges_.give_back(peer, open.accesses.size());
+  ranges_.give_back(guest, open.accesses.size());
   return open;
 }
 
 Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   MC_TRY(const TransferMessage message, decode_write(call.body()));
-  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
+  MC_TRY(const GuestId guest, guests_.guest_of(call, message.attempt, message.receiver));
   if (message.records.size() != message.ranges.size()) {
     return fail(Code::kInvalidArgument, "only guarded ranges are written so");
   }
-  const base::Incarnation peer = call.peer().incarnation;
-  if (!guests_.has(peer)) return fail(Code::kNotSupported, "not let in at the gate");
-  const AttemptKey key = key_of(message.attempt);
+  const AttemptKey key = key_of(guest, message.attempt);
   if (open_.contains(key)) return fail(Code::kInvalidArgument, "the attempt is open");
   const std::size_t ranges = message.ranges.size();
-  if (!ranges_.take(peer, ranges)) return fail(Code::kBusy, "too many writes are open");
+  if (!ranges_.take(guest, ranges)) return fail(Code::kBusy, "too many writes are open");
   Open open;
   open.writer = std::make_shared<Writer>(gate_);
   std::vector<Code> codes;
@@ -103,7 +101,7 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
   }
   // What is there already needs no end.
   if (!any || open.writer->pass() == memory::Pass::kNone) {
-    ranges_.give_back(peer, ranges);
+    ranges_.give_back(guest, ranges);
     return encode_begun(codes, memory::Pass::kNone);
   }
   const memory::Pass pass = open.writer->pass();
@@ -117,8 +115,9 @@ Result<net::Bytes> HostWrites::begin(const net::ServerCall& call) {
 
 Result<net::Bytes> HostWrites::end(const net::ServerCall& call) {
   MC_TRY(const EndMessage message, decode_end(call.body()));
-  MC_CHECK(guests_.check_parties(call, message.attempt, message.receiver));
-  const auto found = open_.find(key_of(message.attempt));
+  const auto guest = guests_.guest_of(call, message.attempt, message.receiver);
+  if (!guest && guest.error().code() != Code::kNotSupported) return fail(guest.error());
+  const auto found = guest ? open_.find(key_of(*guest, message.attempt)) : open_.end();
   if (found == open_.end()) return fail(Code::kTransferFailed, "no such write is open");
   Open open = close(found);
   if (message.arrived.size() != open.accesses.size()) {

@@ -27,8 +27,8 @@ class HostWrites {
   HostWrites(const HostWrites&) = delete;
   HostWrites& operator=(const HostWrites&) = delete;
 
-  // The guest's last process has gone: all that it has open ends.
-  void end_all(base::Incarnation peer);
+  // The guest has gone: all that it has open ends.
+  void end_all(GuestId guest);
 
  private:
   class Writer;

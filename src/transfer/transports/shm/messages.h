@@ -18,7 +18,7 @@ namespace mooncake::transfer::shm {
 using Token = std::array<std::uint8_t, 32>;
 
 inline constexpr std::uint64_t kSessionMagic = 0x3130545348434d4d;  // "MMCHST01"
-inline constexpr std::uint32_t kSessionVersion = 1;
+inline constexpr std::uint32_t kSessionVersion = 2;
 
 enum class Kind : std::uint32_t {
   kHello = 1,
@@ -44,6 +44,7 @@ struct Welcome {
   std::uint64_t incarnation = 0;  // of the engine that owns the gate
   std::uint64_t table_size = 0;
   std::uint64_t slots_size = 0;
+  std::uint64_t guest = 0;  // GuestId: what the copier asks the owner for goes under this name
 };
 struct AskPool {
   Header header{.kind = Kind::kAskPool};
@@ -60,7 +61,7 @@ struct DropPool {
   Header header{.kind = Kind::kDropPool};
   std::uint64_t pool = 0;
 };
-static_assert(sizeof(Header) == 16 && sizeof(Hello) == 48 && sizeof(Welcome) == 40);
+static_assert(sizeof(Header) == 16 && sizeof(Hello) == 48 && sizeof(Welcome) == 48);
 static_assert(sizeof(AskPool) == 24 && sizeof(PoolGiven) == 32 && sizeof(DropPool) == 24);
 
 template <typename Message>

@@ -128,7 +128,13 @@ Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, T
   for (int round = 0; round < kRounds; ++round) {
     const std::shared_ptr<HostPeer> host = link.peer();
     if (!host) break;
-    host->copy(slices, deadline);
+    if (!host->needs_kernel(slices)) {
+      host->copy(slices, deadline);
+    } else {
+      const auto by_kernel = [&host, slices, deadline] { host->copy(slices, deadline); };
+      const bool ran = co_await link.beside().run(by_kernel);
+      if (!ran) co_return fail(Code::kTransferFailed, "no thread for copies by the kernel");
+    }
     auto unknown = host->unknown(slices);
     if (unknown.empty()) break;
     if (round + 1 == kRounds) break;
@@ -177,6 +183,7 @@ Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer
   net::CallOptions options;
   options.deadline = deadline;
   options.cancel = cancel;
+  id.engine = host->guest();
   const net::Bytes question = encode_write(id, peer.incarnation, slices);
   const Result<net::Reply> begun = co_await owner.call(net::Method::kBeginWrite, question, options);
   if (!begun && begun.error().code() == Code::kNotSupported) co_return Result<void>();
@@ -187,7 +194,13 @@ Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer
     slice.code = there ? Code::kOk : slice.code == Code::kOk ? Code::kNotReady : slice.code;
   }
   if (pass == memory::Pass::kNone) co_return Result<void>();
-  host->write_guarded(slices, pass, deadline);
+  if (!host->needs_kernel(slices, pass)) {
+    host->write_guarded(slices, pass, deadline);
+  } else {
+    const auto by_kernel = [&] { host->write_guarded(slices, pass, deadline); };
+    const bool ran = co_await link.beside().run(by_kernel);
+    static_cast<void>(ran);  // else nothing has arrived
+  }
   std::vector<bool> arrived;
   for (Slice& slice : slices) {
     arrived.push_back(slice.code == Code::kOk);
@@ -285,6 +298,7 @@ Task<Result<PinnedBytes>> ShmTransport::pin(const Peer& peer, AttemptId id, cons
       MC_CO_CHECK(co_await link->learn(std::move(unknown), deadline, nullptr));
     }
     const auto expected = host->place_of(asked);
+    id.engine = host->guest();
     if (expected) {
       MC_CO_CHECK(co_await ask_pin(peer, id, asked, deadline));
       // From here on it is ended by who lets go of it.
