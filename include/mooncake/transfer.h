@@ -139,7 +139,8 @@ class TransferEngine {
   // kInvalidArgument.
   Result<void> register_memory(void* address, std::uint64_t length,
                                std::string_view location = "*");
-  // kBusy when a peer's access could not be ended within `timeout`; the range must then stay alive.
+  // kBusy when a peer's access could not be ended within `timeout`; the range must then stay alive
+  // and unused until the same call, made again, has succeeded.
   Result<void> unregister_memory(void* address, Milliseconds timeout = Milliseconds(5000));
   // All of them, or with the first error none.
   Result<void> register_memory_batch(std::span<const MemoryRange> ranges,

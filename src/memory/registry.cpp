@@ -121,6 +121,7 @@ bool Registry::Removed::is_clear() const {
 void Registry::Removed::retire() {
   if (gate_) std::exchange(gate_, nullptr)->retire(state_->region.pass);
 }
+std::uint64_t Registry::Removed::base() const { return state_->region.base; }
 std::uint64_t Registry::Removed::length() const { return state_->region.length; }
 
 struct Registry::State {

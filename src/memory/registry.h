@@ -118,6 +118,7 @@ class Registry {
     bool is_clear() const;
     // Call once it is clear: the pass may be given to another registration.
     void retire();
+    std::uint64_t base() const;
     std::uint64_t length() const;
     // Whether it lay in a pool that was shared then.
     bool in_pool() const { return in_pool_; }

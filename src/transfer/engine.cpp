@@ -19,6 +19,7 @@ namespace {
 // How long a fence is tried behind the back of a caller whose deadline has passed.
 constexpr base::Duration kQuarantineTime = std::chrono::seconds(10);
 constexpr base::Duration kClearInterval = std::chrono::milliseconds(2);
+constexpr std::size_t kMostQuarantines = 1024;  // whose end is remembered until it is asked for
 constexpr base::Duration kWithdrawTime = std::chrono::seconds(1);
 constexpr base::Duration kPublishTime = std::chrono::seconds(5);
 
@@ -36,6 +37,13 @@ net::RpcServer::Options server_options(const net::Identity& identity, net::RpcLi
 }
 
 Task<Result<net::Bytes>> at_once(Result<net::Bytes> result) { co_return result; }
+
+Result<void> still_copying(std::uint64_t base, std::uint64_t length) {
+  return fail(Code::kBusy,
+              fmt::format("a process of this host is still copying: {} bytes at {:#x} are in "
+                          "quarantine. Ask again, or end that process",
+                          length, base));
+}
 
 }  // namespace
 
@@ -73,6 +81,9 @@ Task<Result<void>> EngineImpl::open() {
     co_return fail(Code::kInvalidArgument, "an engine needs an incarnation");
   }
   server_->handle(net::Method::kDescribeRegions, [this](net::ServerCall& call) {
+    if (const auto ours = questions_.find(call.trace_id()); ours != questions_.end()) {
+      ours->second = true;
+    }
     return at_once(answer_describe(registry_, call.body()));
   });
   server_->handle(net::Method::kNotify, [this](net::ServerCall& call) {
@@ -200,8 +211,9 @@ Result<memory::Region> EngineImpl::register_memory(std::uint64_t base, std::uint
 
 Task<Result<void>> EngineImpl::unregister_memory(std::uint64_t base, TimePoint deadline) {
   auto removed = registry_.remove(base);
-  if (!removed) co_return fail(std::move(removed).error());
-  co_return co_await finish_unregister(*std::move(removed), deadline);
+  if (removed) co_return co_await finish_unregister(*std::move(removed), deadline);
+  if (quarantines_.contains(base)) co_return co_await leave_quarantine(base, deadline);
+  co_return fail(std::move(removed).error());
 }
 
 // What is served on this thread asks Access::live() before each copy, so that of it nothing touches
@@ -210,11 +222,26 @@ Task<Result<void>> EngineImpl::finish_unregister(memory::Registry::Removed remov
                                                  TimePoint deadline) {
   const bool clear = co_await wait_until_clear(removed, deadline);
   if (clear) co_return Result<void>();
-  const std::uint64_t length = removed.length();
+  const std::uint64_t base = removed.base(), length = removed.length();
   behind_.start(clear_behind(std::move(removed)));
-  co_return fail(
-      Code::kBusy,
-      fmt::format("a process of this host is still copying; {} bytes are in quarantine", length));
+  co_return still_copying(base, length);
+}
+
+Task<Result<void>> EngineImpl::leave_quarantine(std::uint64_t base, TimePoint deadline) {
+  const auto found = quarantines_.find(base);
+  if (found == quarantines_.end()) {
+    co_return fail(Code::kAddressNotRegistered, fmt::format("nothing begins at {:#x}", base));
+  }
+  const std::shared_ptr<Quarantine> quarantine = found->second;
+  const bool over = co_await quarantine->over.wait(deadline);
+  if (over && quarantine->clear) {
+    const auto youngest = quarantines_.find(base);
+    if (youngest != quarantines_.end() && youngest->second == quarantine) {
+      quarantines_.erase(youngest);
+    }
+    co_return Result<void>();
+  }
+  co_return still_copying(base, quarantine->length);
 }
 
 // A copier is inside for one chunk at a time, unless it was stopped there.
@@ -234,14 +261,21 @@ Task<bool> EngineImpl::wait_until_clear(memory::Registry::Removed& removed, Time
 
 // What lies in a pool counts as that already: it stays for as long.
 Task<void> EngineImpl::clear_behind(memory::Registry::Removed removed) {
-  const std::uint64_t length = removed.length();
+  const std::uint64_t base = removed.base(), length = removed.length();
   const bool counted = removed.in_pool();
+  const auto quarantine = std::make_shared<Quarantine>(env_.executor);
+  quarantine->length = length;
+  if (quarantines_.size() >= kMostQuarantines) {
+    std::erase_if(quarantines_, [](const auto& each) { return each.second->over.is_set(); });
+  }
+  quarantines_.insert_or_assign(base, quarantine);
   quarantined_bytes_ += length;
   if (!counted) budget_->add(base::MemoryUse::kQuarantine, length);
   while (!stopping_) {
-    const bool clear = co_await wait_until_clear(removed, env_.now() + kQuarantineTime);
-    if (clear) break;
+    quarantine->clear = co_await wait_until_clear(removed, env_.now() + kQuarantineTime);
+    if (quarantine->clear) break;
   }
+  quarantine->over.set();
   if (!counted) budget_->give_back(base::MemoryUse::kQuarantine, length);
   quarantined_bytes_ -= length;
 }
@@ -307,8 +341,15 @@ Task<Result<net::Bytes>> EngineImpl::ask(Segment& segment, std::vector<AskedRang
   net::CallOptions options;
   options.deadline = deadline;
   options.cancel = cancel;
+  options.trace_id = env_.random.next();
+  questions_.emplace(options.trace_id, false);
   auto reply = co_await peers_->control(asked).call(net::Method::kDescribeRegions, body, options);
+  const bool asked_us = questions_.extract(options.trace_id).mapped();
   if (!reply) co_return fail(std::move(reply).error());
+  if (reply->peer.incarnation == identity_.incarnation && !asked_us) {
+    co_return fail(Code::kProtocolError, fmt::format("{} says that it is this engine, and is not",
+                                                     net::to_string(asked)));
+  }
   if (segment.peer.address == asked && segment.peer.incarnation != reply->peer.incarnation) {
     segment.keys.clear();
     segment.peer.incarnation = reply->peer.incarnation;

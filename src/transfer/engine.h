@@ -69,11 +69,15 @@ class Engine {
                                                  std::shared_ptr<memory::ExtentTable> extents) = 0;
   // Takes back the youngest registration that begins at `base`. When it returns no access that it
   // admitted touches the range any more; kBusy when that is not so by the deadline: then the range
-  // is in quarantine and must stay alive until the copier has gone.
+  // is in quarantine and must stay alive until the copier has gone, which the same call waits for
+  // when it is made again.
   virtual Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) = 0;
   // Any thread: the same for a registration that has been removed from registry() already.
   virtual Task<Result<void>> finish_unregister(memory::Registry::Removed removed,
                                                TimePoint deadline) = 0;
+  // Waits for the end of the youngest quarantine that begins at `base`: kBusy when that does not
+  // come in time, kAddressNotRegistered when there is none.
+  virtual Task<Result<void>> leave_quarantine(std::uint64_t base, TimePoint deadline) = 0;
 
   // By name through the lookup, which also connects: kSegmentNotFound, kUnreachable. Or by address
   // (a segment that the store's Master names), which connects when first used. The same name gives

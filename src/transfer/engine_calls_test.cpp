@@ -13,6 +13,7 @@
 #include "mooncake/transfer.h"
 #include "os/event.h"
 #include "os/local_socket.h"
+#include "transfer/describe.h"
 #include "transfer/engine_testing.h"
 
 namespace mooncake {
@@ -102,6 +103,50 @@ TEST_P(EngineCalls, AFailedBatchDropsItsNotification) {
   }
   ASSERT_TRUE(notify("last"));
   EXPECT_EQ(there_->take_notifications().size(), 1u);
+}
+
+// A peer that says our own incarnation: nothing of what is meant for it happens to us.
+TEST(EngineNames, WhoClaimsToBeUsIsFoundOut) {
+  const auto engine = make();
+  const auto runtime = *net::Runtime::start("impostor");
+  net::RpcServer::Options options;
+  options.identity.role = "engine";
+  options.identity.name = "impostor";
+  options.identity.incarnation = engine->engine().identity().incarnation;
+  const auto impostor = net::RpcServer::create(runtime->env(), options);
+  const memory::Registry nothing;
+  const auto serve = [](net::RpcServer& server,
+                        const memory::Registry& registry) -> base::Task<Result<net::Address>> {
+    server.handle(net::Method::kDescribeRegions,
+                  [&registry](net::ServerCall& call) -> base::Task<Result<net::Bytes>> {
+                    co_return transfer::answer_describe(registry, call.body());
+                  });
+    co_return server.listen(net::Address("127.0.0.1", 0));
+  };
+  const auto at = *os::run_blocking(runtime->env().executor, serve(*impostor, nothing));
+  ASSERT_TRUE(at);
+  const std::string name = net::to_string(*at);
+  const auto opened = engine->open_segment(name);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), Code::kProtocolError) << opened.error().message();
+  EXPECT_FALSE(engine->notify(name, {"for", "it"}, 5s));
+  EXPECT_TRUE(engine->take_notifications().empty());
+  std::vector<char> mine(100, 'm'), aim(100, 'a');
+  ASSERT_TRUE(engine->register_memory(aim.data(), aim.size()));
+  const auto open = [](transfer::Engine& inner, std::string called,
+                       net::Address where) -> base::Task<SegmentHandle> {
+    co_return inner.open_address(called, where);
+  };
+  const SegmentHandle handle =
+      *os::run_blocking(engine->runtime().env().executor, open(engine->engine(), name, *at));
+  const TransferRequest write = request(Opcode::kWrite, mine.data(), handle, aim.data(), 100);
+  EXPECT_FALSE(engine->transfer({&write, 1}, 5s).ok());
+  EXPECT_EQ(aim, std::vector<char>(100, 'a'));
+  os::run_blocking(runtime->env().executor, impostor->stop());
+  // Under another of our names we are ourselves.
+  const std::string alias = "localhost:" + std::to_string(engine->port());
+  EXPECT_TRUE(engine->notify(alias, {"for", "us"}, 5s));
+  EXPECT_EQ(engine->take_notifications().size(), 1u);
 }
 
 TEST_P(EngineCalls, AnUndeliveredNotificationDoesNotChangeTheCodes) {

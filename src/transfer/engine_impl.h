@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "os/event.h"
 #include "os/executor.h"
 #include "transfer/copy_crew.h"
 #include "transfer/describe.h"
@@ -54,6 +55,7 @@ class EngineImpl final : public Engine {
   Task<Result<void>> unregister_memory(std::uint64_t base, TimePoint deadline) override;
   Task<Result<void>> finish_unregister(memory::Registry::Removed removed,
                                        TimePoint deadline) override;
+  Task<Result<void>> leave_quarantine(std::uint64_t base, TimePoint deadline) override;
   Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) override;
   SegmentHandle open_address(const std::string& name, const net::Address& address) override;
   Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) override;
@@ -153,6 +155,18 @@ class EngineImpl final : public Engine {
   mutable std::mutex mutex_;                         // guards the next two
   std::vector<std::shared_ptr<DirectPath>> direct_;  // by handle
   std::map<std::string, std::uint64_t, std::less<>> bytes_by_path_;
+
+  // Of memory that was taken back while another process was copying there.
+  struct Quarantine {
+    explicit Quarantine(os::Executor& executor) : over(executor) {}
+    os::Event over;
+    std::uint64_t length = 0;
+    bool clear = false;
+  };
+  std::map<std::uint64_t, std::shared_ptr<Quarantine>> quarantines_;  // by address
+
+  // Questions that are under way, and whether they have been heard here: then we have asked us.
+  std::map<std::uint64_t, bool> questions_;
 
   bool stopping_ = false;
   std::uint64_t next_batch_ = 1;

@@ -284,11 +284,14 @@ Result<void> TransferEngine::register_memory(void* address, std::uint64_t length
 
 Result<void> TransferEngine::unregister_memory(void* address, Milliseconds timeout) {
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
-  MC_TRY(auto removed, state_->engine->registry().remove(reinterpret_cast<std::uint64_t>(address)));
-  if (retire_at_once(removed)) return {};
-  auto done = os::run_blocking(
-      state_->runtime->env().executor,
-      state_->engine->finish_unregister(std::move(removed), state_->deadline(timeout)));
+  const auto base = reinterpret_cast<std::uint64_t>(address);
+  auto removed = state_->engine->registry().remove(base);
+  if (removed && retire_at_once(*removed)) return {};
+  const TimePoint deadline = state_->deadline(timeout);
+  auto done =
+      os::run_blocking(state_->runtime->env().executor,
+                       removed ? state_->engine->finish_unregister(*std::move(removed), deadline)
+                               : state_->engine->leave_quarantine(base, deadline));
   return done ? *std::move(done) : fail(Code::kNotReady);
 }
 

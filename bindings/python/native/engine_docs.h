@@ -84,7 +84,8 @@ inline constexpr const char* kUnregister =
     R"(Takes back the youngest registration that begins at this address.
 
 Returns 0 when no peer touches it any more; -3 when there is none; -2 when a process of this host is
-still copying after five seconds: then the memory must stay as it is; -1 before initialize().
+still copying after five seconds: then the memory must stay as it is, until the same call, made again,
+has returned 0; -1 before initialize().
 Source: include/mooncake/transfer.h, TransferEngine::unregister_memory.)";
 
 inline constexpr const char* kRegisterBatchSignature =
