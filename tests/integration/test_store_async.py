@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import MasterProcess
 from mooncake.async_store import MooncakeDistributedStoreAsync
-from mooncake.store import MooncakeDistributedStore
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 from store_rig import INVALID, MISSING, Memory, config, opened, timed
 
 
@@ -52,6 +52,23 @@ def test_unknown_names_are_attribute_errors() -> None:
     assert store.async_get.__name__ == "async_get" and "bytes" in store.async_get.__doc__
     with pytest.raises(ValueError):
         MooncakeDistributedStoreAsync(max_workers=0)
+
+
+def test_c35_each_call_has_the_config_that_it_was_given() -> None:
+    async def work() -> None:
+        store = opened_async("embedded")
+        shared = ReplicateConfig()
+        shared.with_hard_pin, shared.group_ids = True, ["first"]
+        calls = [store.async_put("pinned", b"1", shared)]
+        shared.with_hard_pin, shared.group_ids = False, ["one", "too many"]
+        calls.append(store.async_put("refused", b"2", config=shared))
+        shared.group_ids = None
+        calls.append(asyncio.create_task(store.async_put("plain", b"3", shared)))
+        assert await asyncio.gather(*calls) == [0, INVALID, 0]
+        assert store.why("pinned")["hard_pinned"] and not store.why("plain")["hard_pinned"]
+        assert store.close() == 0
+
+    asyncio.run(work())
 
 
 def test_many_at_once_on_few_threads() -> None:

@@ -1,12 +1,13 @@
 """MooncakeDistributedStoreAsync: the store for asyncio."""
 
 import asyncio
+import copy
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Optional
 
-from mooncake.store import MooncakeDistributedStore
+from mooncake.store import MooncakeDistributedStore, ReplicateConfig
 
 # Calls that touch no memory of the caller's: nobody need wait for their end.
 _OWN_MEMORY = frozenset({
@@ -20,7 +21,7 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
     """A MooncakeDistributedStore whose every method `name` has an awaitable `async_name` beside it.
 
     At most `max_workers` of these run at a time, each on a thread of the store's own; others wait for
-    their turn. One that is cancelled before its turn does nothing. One that is under way goes on: a
+    their turn, with the ReplicateConfig that they were called with. One that is cancelled before its turn does nothing. One that is under way goes on: a
     call that reads or writes memory of the caller's is waited for, which ends by its deadline, so that
     nobody touches that memory after CancelledError; any other is left alone at once."""
 
@@ -38,13 +39,17 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
         if plain == name or plain.startswith("_") or not callable(method):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-        async def call(*args: Any, **kwargs: Any) -> Any:
+        async def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if plain == "close":  # ends the calls under way, so that it can't wait for a thread
                 with ThreadPoolExecutor(1) as executor:
                     return await _outcome(executor.submit(self.close))
             return await _outcome(
                 self._workers().submit(method, self, *args, **kwargs), plain in _OWN_MEMORY
             )
+
+        def call(*args: Any, **kwargs: Any) -> Awaitable[Any]:
+            kept = {key: _as_it_is(value) for key, value in kwargs.items()}
+            return run(tuple(map(_as_it_is, args)), kept)
 
         call.__name__ = call.__qualname__ = name
         call.__doc__ = method.__doc__
@@ -62,6 +67,10 @@ class MooncakeDistributedStoreAsync(MooncakeDistributedStore):
             self._executor = ThreadPoolExecutor(self._max_workers, "mooncake-store")
             self._process = os.getpid()
         return self._executor
+
+
+def _as_it_is(argument: Any) -> Any:
+    return copy.copy(argument) if isinstance(argument, ReplicateConfig) else argument
 
 
 async def _outcome(call: "Future[Any]", may_be_left: bool = False) -> Any:

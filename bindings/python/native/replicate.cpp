@@ -156,6 +156,8 @@ void add_replicate_config(nb::module_& module) {
             self.soft_pin_action = value ? SoftPin::kEnable : SoftPin::kPreserve;
           },
           "Whether soft_pin_action is ENABLE; False makes it PRESERVE.")
+      .def("__copy__", [](const Settings& self) { return self; })
+      .def("__deepcopy__", [](const Settings& self, nb::handle) { return self; })
       .def("__str__", &Settings::text);
   set_home(type, "mooncake.store");
 }
