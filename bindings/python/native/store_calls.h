@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,13 +25,11 @@ auto waiting(Call call) {
   return outcome;
 }
 
-// Without the GIL: one code for each item.
-inline std::vector<std::int32_t> write_items(StoreSession& session, Write kind,
-                                             std::span<const PutItem> items,
-                                             const ReplicateConfig& config) {
-  return kind == Write::kPut ? session.store().put_batch(items, config)
-                             : session.store().upsert_batch(items, config);
-}
+// Without the GIL: one code for each item. A line on stderr says what is wrong with the first that
+// is refused.
+std::vector<std::int32_t> write_items(StoreSession& session, Write kind,
+                                      std::span<const PutItem> items,
+                                      const ReplicateConfig& config);
 
 // The config of a call that writes; a line on stderr says what is wrong with it.
 inline Result<ReplicateConfig> replicas_of(const char* call, const ReplicaSettings* settings,

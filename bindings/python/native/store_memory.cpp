@@ -1,6 +1,7 @@
 // Calls that read and write registered memory where it lies.
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ class HeldBatch {
 
   void add(std::size_t object, Words addresses, Words lengths) {
     const std::size_t first = parts_.size();
-    outcomes_[object] = hold(addresses, lengths);
+    outcomes_[object] = hold(object, addresses, lengths);
     const bool takes_part = outcomes_[object] == 0 && (kWritten || parts_.size() > first);
     if (takes_part) {
       positions_.push_back(object);
@@ -74,15 +75,30 @@ class HeldBatch {
   }
 
  private:
-  std::int32_t hold(Words addresses, Words lengths) {
-    if (addresses.size() != lengths.size()) return kRefused;
+  // A line on stderr says what is wrong with the first that is refused.
+  std::int32_t refuse(std::int32_t code, const std::string& text) {
+    if (!std::exchange(told_, true)) base::log_error("{}", text);
+    return code;
+  }
+  std::int32_t hold(std::size_t object, Words addresses, Words lengths) {
+    if (addresses.size() != lengths.size()) {
+      return refuse(kRefused, fmt::format("object {} of the call has {} buffers and {} sizes",
+                                          object, addresses.size(), lengths.size()));
+    }
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < addresses.size(); ++i) {
       if (lengths[i] == 0) continue;
       memory::Use use = session_.hold(addresses[i], lengths[i], kWritten);
-      if (!use) return kNotRegistered;
+      if (!use) {
+        return refuse(kNotRegistered,
+                      fmt::format("{} bytes at {:#x} are not registered: register_buffer() first",
+                                  lengths[i], addresses[i]));
+      }
       total += lengths[i];  // both are at most PTRDIFF_MAX
-      if (total > kMostBytes) return kRefused;
+      if (total > kMostBytes) {
+        return refuse(kRefused, fmt::format("object {} of the call has more than {} bytes", object,
+                                            kMostBytes));
+      }
       uses_.push_back(std::move(use));
       using Pointer = typename Bytes::pointer;
       parts_.emplace_back(static_cast<Pointer>(pointer(addresses[i])), lengths[i]);
@@ -91,6 +107,7 @@ class HeldBatch {
   }
 
   StoreSession& session_;
+  bool told_ = false;
   std::vector<std::int64_t> outcomes_;
   std::vector<memory::Use> uses_;
   std::vector<Bytes> parts_;
@@ -185,7 +202,9 @@ nb::object DistributedStore::write_batch_from(Write kind, const KeyList& keys,
                                               const MemoryRows& memory,
                                               const ReplicaSettings* config, SameNode same_node) {
   keys.check();
-  const char* const call = kind == Write::kPut ? "batch_put_from" : "batch_upsert_from";
+  const char* const call = memory.addresses.is_table() ? "batch_put_from_multi_buffers"
+                           : kind == Write::kPut       ? "batch_put_from"
+                                                       : "batch_upsert_from";
   const auto open = session();
   std::vector<std::int64_t> codes = refuse_batch(keys, memory, open.get(), call);
   if (!codes.empty() || keys.size() == 0) return answer(codes, keys.is_array());
