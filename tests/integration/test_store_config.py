@@ -134,7 +134,10 @@ def test_enums_are_exported_with_their_members() -> None:
 def test_capabilities_say_what_is_served() -> None:
     served = names.capabilities()
     assert served["upsert"] is True and served["tensors"] is False
-    assert "tcp" in served["protocols"] and served["max_key_bytes"] == 4096
+    assert served["max_key_bytes"] == 4096
+    assert "tcp" in served["protocols"] and "nvlink" not in served["protocols"]
+    for protocol in served["protocols"]:
+        opened("embedded", protocol=protocol).close()
     assert mooncake.BufferPool is names.BufferPool
 
 

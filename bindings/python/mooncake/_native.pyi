@@ -13,6 +13,7 @@ else:
 
 __version__: str
 PROTOCOLS: tuple[str, ...]
+SERVED_PROTOCOLS: tuple[str, ...]
 MAX_KEY_BYTES: int
 MAX_REPLICAS: int
 

@@ -45,7 +45,7 @@ def capabilities() -> dict[str, Any]:
     any case, with False for what setup() or a call refuses; limits are in the unit of their name."""
     return {
         "version": _native.__version__,
-        "protocols": _native.PROTOCOLS,
+        "protocols": _native.SERVED_PROTOCOLS,
         "metadata_servers": ("P2PHANDSHAKE", "http"),
         "embedded_master": True,
         "shared_engine": True,

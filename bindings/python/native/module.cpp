@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "native/engine.h"
@@ -22,14 +23,18 @@ namespace {
 
 // For capabilities() and MooncakeConfig.
 void add_facts(nanobind::module_& module) {
-  nanobind::list protocols;
+  nanobind::list protocols, served;
   std::string_view left = transfer::kProtocols;
   while (!left.empty()) {
     const std::string_view name = left.substr(0, left.find('|'));
     protocols.append(nanobind::str(name.data(), name.size()));
+    if (transfer::check_protocol(std::string(name))) {
+      served.append(nanobind::str(name.data(), name.size()));
+    }
     left.remove_prefix(std::min(left.size(), name.size() + 1));
   }
   module.attr("PROTOCOLS") = nanobind::tuple(protocols);
+  module.attr("SERVED_PROTOCOLS") = nanobind::tuple(served);
   module.attr("MAX_KEY_BYTES") = store::kMaxKeyLength;
   module.attr("MAX_REPLICAS") = store::kMaxReplicas;
   module.attr("__version__") = MOONCAKE_VERSION;
