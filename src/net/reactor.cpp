@@ -214,10 +214,11 @@ bool Reactor::look() {
 }
 
 // What is ready, but not all that it sets off: a task that yields again and again is always ready.
+// Also by a driver that is about to leave, since nobody has to be woken for what it does.
 bool Reactor::poll_io() {
   if (loop_->io.poll_one() == 0) return false;
   const base::TimePoint began = now();
-  while (!leaving_ && now() - began < kLongestUnlooked && loop_->io.poll_one() > 0) {
+  while (now() - began < kLongestUnlooked && loop_->io.poll_one() > 0) {
   }
   return true;
 }
