@@ -13,7 +13,7 @@ namespace mooncake::base {
 enum class MemoryUse : std::uint8_t {
   kSegments,      // pools that a store has mounted
   kBuffers,       // pools that users have asked for
-  kReceive,       // requests of peers, and replies that they have not read
+  kReceive,       // requests of peers, replies that they have not read, rings that they write to
   kQuarantine,    // taken back, but a peer may still touch it
   kDeadMappings,  // of peers that have gone, and whose memory lives on here
   kMappings,      // of peers that live: address space, not bounded

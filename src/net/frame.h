@@ -37,6 +37,7 @@ inline constexpr std::uint16_t kKnownFrameFlags = 31;
 enum class Method : std::uint16_t {
   kHello = 0x0001,
   kHelloProof = 0x0002,
+  kGoodbye = 0x0003,
 
   kDescribeRegions = 0x0101,
   kWrite = 0x0102,

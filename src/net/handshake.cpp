@@ -216,7 +216,9 @@ Task<Result<PeerIdentity>> greet_server(Channel& channel, const Identity& self,
   co_return peer;
 }
 
-Task<Result<PeerIdentity>> answer_client(Channel& channel, const Identity& self, Method& stage) {
+Task<Result<PeerIdentity>> answer_client(Channel& channel, const Identity& self,
+                                         const std::function<Result<void>()>& admit,
+                                         Method& stage) {
   MC_CO_TRY(const Bytes greeting, co_await receive_part(channel, Method::kHello, 0));
   const auto* hello = verified_root<wire::Hello>(greeting);
   if (!hello || as_buffer(hello->nonce()).size() != kNonceSize || hello->incarnation() == 0 ||
@@ -244,6 +246,9 @@ Task<Result<PeerIdentity>> answer_client(Channel& channel, const Identity& self,
     }
     proof = prove(self.cluster_secret,
                   {base::as_bytes(kServerLabel), greeting, reply, as_buffer(shown->proof())});
+  }
+  if (admit) {
+    MC_CO_CHECK(admit());
   }
   flatbuffers::FlatBufferBuilder builder(128);
   const auto vector =
@@ -296,25 +301,19 @@ Task<Result<PeerIdentity>> greet(os::Env env, Channel& channel, const Identity& 
 }
 
 Task<Result<PeerIdentity>> receive_greeting(os::Env env, Channel& channel, const Identity& self,
-                                            base::TimePoint deadline) {
+                                            base::TimePoint deadline,
+                                            std::function<Result<void>()> admit) {
   HelloTimer timer(env.executor, channel, deadline);
   Method stage = Method::kHello;
-  Result<PeerIdentity> peer = co_await answer_client(channel, self, stage);
+  Result<PeerIdentity> peer = co_await answer_client(channel, self, admit, stage);
   if (peer) co_return peer;
   const Code code = peer.error().code();
-  if (code == Code::kAuthenticationFailed || code == Code::kVersionMismatch) {
+  if (code == Code::kAuthenticationFailed || code == Code::kVersionMismatch ||
+      code == Code::kBusy) {
     co_await refuse(channel, self, stage, peer.error());
   }
   channel.close(peer.error());
   co_return peer;
-}
-
-Task<void> refuse_greeting(os::Env env, Channel& channel, const Identity& self, Error reason,
-                           base::TimePoint deadline) {
-  HelloTimer timer(env.executor, channel, deadline);
-  Result<Bytes> hello = co_await receive_part(channel, Method::kHello, 0);
-  if (hello) co_await refuse(channel, self, Method::kHello, reason);
-  channel.close(reason);
 }
 
 }  // namespace mooncake::net

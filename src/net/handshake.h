@@ -1,6 +1,7 @@
 // The hello: who is there, which versions, and proof of the cluster secret both ways.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -42,10 +43,9 @@ struct PeerIdentity {
 // Nothing that came before the proof is trusted with more than 4 KiB of memory.
 Task<Result<PeerIdentity>> greet(os::Env env, Channel& channel, const Identity& self,
                                  const std::string& target, base::TimePoint deadline);
+// `admit` is asked last, of a peer that has shown all it must: kBusy is told to it and returned.
 Task<Result<PeerIdentity>> receive_greeting(os::Env env, Channel& channel, const Identity& self,
-                                            base::TimePoint deadline);
-// For a peer that can't be served now: reads its hello, answers it with `reason`, closes.
-Task<void> refuse_greeting(os::Env env, Channel& channel, const Identity& self, Error reason,
-                           base::TimePoint deadline);
+                                            base::TimePoint deadline,
+                                            std::function<Result<void>()> admit = {});
 
 }  // namespace mooncake::net

@@ -11,15 +11,20 @@
 
 namespace mooncake::net {
 
+class RingQuota;
+
 // Executor thread only, as all of Network.
 class Listener {
  public:
   virtual ~Listener() = default;
-  // The next connection. After close(): kCancelled.
+  // The next connection. After close(): kCancelled. kBusy: it waits, but there is no descriptor
+  // for it; ask again when there may be one.
   virtual Task<Result<std::unique_ptr<Channel>>> accept() = 0;
   // With the port that was really bound.
   virtual const Address& address() const = 0;
   virtual void close() = 0;
+  // Before the first accept(). Connections through rings beyond it are not taken.
+  virtual void set_ring_quota(std::shared_ptr<RingQuota>) {}
 };
 
 // A host that begins so names a server of this host that is reached through rings of shared memory.

@@ -60,6 +60,10 @@ class RingEnd {
   bool broken_ = false;
 };
 
+// Of both rings of a connection: a page for their states, then their bytes.
+inline constexpr std::size_t kRingStates = 4096;
+inline constexpr std::size_t kRingMemory = kRingStates + 2 * RingEnd::kCapacity;
+
 class RingWriter : public RingEnd {
  public:
   using RingEnd::RingEnd;

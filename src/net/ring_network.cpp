@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxSilent = 64;  // connections without an offer; then the oldest goes
 constexpr std::size_t kMaxReady = 256;  // that nobody has accepted yet
+constexpr base::Duration kPause = std::chrono::milliseconds(50);  // for want of descriptors
 
 std::string name_of(const Address& address) { return address.host.substr(kRingScheme.size()); }
 
@@ -42,6 +43,15 @@ class Reception : public std::enable_shared_from_this<Reception> {
            }));
     return {};
   }
+  // Who waits stays readable: looking again at once would keep the reactor busy.
+  void pause() {
+    watch_.reset();
+    reactor_.run_at(reactor_.now() + kPause, [weak = weak_from_this()] {
+      const auto self = weak.lock();
+      if (self && !self->closed_ && !self->start()) self->pause();
+    });
+  }
+  void set_quota(std::shared_ptr<RingQuota> quota) { quota_ = std::move(quota); }
   static Task<Result<std::unique_ptr<Channel>>> next(std::shared_ptr<Reception> self);
   void close();
 
@@ -59,6 +69,7 @@ class Reception : public std::enable_shared_from_this<Reception> {
 
   Reactor& reactor_;
   os::LocalSocket socket_;
+  std::shared_ptr<RingQuota> quota_;
   std::unique_ptr<FdWatch> watch_;
   std::list<Guest> silent_;
   std::deque<std::unique_ptr<Channel>> ready_;
@@ -69,7 +80,12 @@ class Reception : public std::enable_shared_from_this<Reception> {
 void Reception::accept_all() {
   for (;;) {
     auto socket = socket_.accept();
-    if (!socket) return;
+    if (!socket && socket.error().code() == Code::kBusy) return;
+    if (!socket && silent_.empty()) return pause();
+    if (!socket) {
+      silent_.pop_front();
+      continue;
+    }
     auto peer = check_peer(*socket);
     if (!peer) continue;
     if (silent_.size() >= kMaxSilent) silent_.pop_front();
@@ -91,7 +107,12 @@ void Reception::hear(Place guest) {
 }
 
 Result<void> Reception::admit(Guest& guest, const os::LocalSocket::Message& offer) {
-  MC_TRY(std::unique_ptr<ByteStream> stream, take_rings(reactor_, std::move(guest.socket), offer));
+  RingQuota::Place place;
+  if (quota_) {
+    MC_TRY(place, quota_->take());
+  }
+  MC_TRY(std::unique_ptr<ByteStream> stream,
+         take_rings(reactor_, std::move(guest.socket), offer, std::move(place)));
   ready_.push_back(make_stream_channel(reactor_, std::move(stream), std::move(guest.peer)));
   if (waiter_) waiter_->set(true);
   return {};
@@ -127,6 +148,9 @@ class RingListener final : public Listener {
   Task<Result<std::unique_ptr<Channel>>> accept() override { return Reception::next(reception_); }
   const Address& address() const override { return address_; }
   void close() override { reception_->close(); }
+  void set_ring_quota(std::shared_ptr<RingQuota> quota) override {
+    reception_->set_quota(std::move(quota));
+  }
 
  private:
   const std::shared_ptr<Reception> reception_;

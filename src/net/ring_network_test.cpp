@@ -5,14 +5,18 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "base/budget.h"
 #include "base/random.h"
 #include "net/net_testing.h"
 #include "net/ring.h"
@@ -36,15 +40,15 @@ struct Offer {
 // A server and a client on executors of their own, as two processes have.
 class RingRpcTest : public ::testing::Test {
  protected:
-  RingRpcTest() {
-    RpcServer::Options options;
+  RingRpcTest() { start({}); }
+  ~RingRpcTest() override {
+    if (client) here.run(client->stop());
+    if (server) there.run(server->stop());
+  }
+  void start(RpcServer::Options options) {
     options.identity = identity(1);
     server = RpcServer::create(there.env(), options);
     there.run(serve());
-  }
-  ~RingRpcTest() override {
-    if (client) here.run(client->stop());
-    there.run(server->stop());
   }
   Task<void> serve() {
     server->handle(kEcho, [this](ServerCall& call) {
@@ -146,6 +150,78 @@ TEST_F(RingRpcTest, ARestartedServerIsFoundAgain) {
   EXPECT_TRUE(by_rings);
 }
 
+// Beyond a server's limit clients stay with their sockets; what goes makes room.
+class RingQuotaTest : public RingRpcTest {
+ protected:
+  static constexpr std::uint64_t kBudget = 100u << 20;
+  void restart(std::size_t max_rings) {
+    there.run(end(server.get()));
+    RpcServer::Options options;
+    options.limits.max_ring_connections = max_rings;
+    options.budget = &budget;
+    start(options);
+  }
+  // Whether a further client is served through rings.
+  bool enter() {
+    if (client) others.push_back(std::move(client));
+    connect(true);
+    EXPECT_EQ(say("x").value_or("no answer"), "x");
+    return by_rings;
+  }
+  void leave() {
+    here.run(others.back()->stop());
+    others.pop_back();
+  }
+  Task<RpcServer::Counters> look() { co_return server->counters(); }
+  RpcServer::Counters counters() { return there.run(look()); }
+  std::uint64_t used() { return budget.used(base::MemoryUse::kReceive) / kMemory; }
+  void wait_for(std::uint64_t count) {
+    const base::TimePoint until = here.in(seconds(20));
+    while (used() != count && here.env().now() < until)
+      std::this_thread::yield();
+    ASSERT_EQ(used(), count);
+  }
+  ~RingQuotaTest() override {
+    while (!others.empty())
+      leave();
+    here.run(client->stop());
+    there.run(end(server.get()));
+    server.reset();
+    EXPECT_EQ(budget.used(), 0u);
+  }
+
+  base::Budget budget{kBudget};
+  std::vector<std::unique_ptr<RpcClient>> others;
+};
+
+TEST_F(RingQuotaTest, BeyondTheLimitClientsStayWithSockets) {
+  restart(3);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(enter()) << i;
+  for (int i = 0; i < 3; ++i)
+    EXPECT_FALSE(enter()) << i;
+  EXPECT_EQ(used(), 3u);
+  EXPECT_EQ(counters().over_limit, 3u);
+  EXPECT_EQ(counters().failed_requests, 0u);
+  std::swap(others.front(), others.back());
+  leave();  // one that has rings
+  wait_for(2);
+  EXPECT_TRUE(enter());
+}
+
+TEST_F(RingQuotaTest, RingsAreChargedAndRefusedWhenTheBudgetIsShort) {
+  restart(100);
+  EXPECT_TRUE(enter());
+  EXPECT_TRUE(enter());
+  wait_for(2);
+  budget.add(base::MemoryUse::kBuffers, kBudget - 3 * kMemory + 1);
+  EXPECT_FALSE(enter());
+  EXPECT_EQ(counters().over_limit, 1u);
+  budget.give_back(base::MemoryUse::kBuffers, kBudget - 3 * kMemory + 1);
+  EXPECT_TRUE(enter());
+  wait_for(3);
+}
+
 // A listener for rings, and what a process that is no client of ours may do to it.
 class RingGuestTest : public ::testing::Test {
  protected:
@@ -245,6 +321,27 @@ TEST_F(RingGuestTest, TheSilentKeepNobodyOut) {
     guest = *std::move(socket);
   }
   EXPECT_TRUE(channel);
+}
+
+TEST_F(RingGuestTest, TheOldestSilentGoesWhenDescriptorsAreFew) {
+  std::vector<LocalSocket> silent;
+  for (int i = 0; i < 10; ++i)
+    silent.push_back(knock());
+  guest = knock();
+  ASSERT_TRUE(offer(guest, Offer(), memory.fd()));
+  net.run(accept_one());  // the silent have been let in before
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  const rlimit few{static_cast<rlim_t>(next) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const LocalSocket late = knock();  // with the last one
+  EXPECT_TRUE(is_closed(silent[0]));
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(offer(late, Offer(), memory.fd()));
+  net.run(accept_one());
 }
 
 TEST_F(RingGuestTest, WhatCantBeEndsTheConnection) {

@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::uint64_t kOfferMagic = 0x676E69722D636D00;  // "\0mc-ring"
 constexpr std::uint32_t kRingVersion = 1;
-constexpr std::size_t kPage = 4096;
-constexpr std::size_t kMemorySize = kPage + 2 * RingEnd::kCapacity;
 
 struct Offer {
   std::uint64_t magic = kOfferMagic;
@@ -34,16 +32,17 @@ RingState& state_of(const os::Mapping& memory, int which) {
   return reinterpret_cast<RingState*>(memory.data())[which];
 }
 std::byte* bytes_of(const os::Mapping& memory, int which) {
-  return memory.data() + kPage + static_cast<std::size_t>(which) * RingEnd::kCapacity;
+  return memory.data() + kRingStates + static_cast<std::size_t>(which) * RingEnd::kCapacity;
 }
 
 // Either the reactor looks at the rings (it is watched), or whoever writes to them rings the bell.
 class Rings final : public Poller, public std::enable_shared_from_this<Rings> {
  public:
   // `out`: which of the two we write.
-  Rings(Reactor& reactor, os::LocalSocket bell, os::Mapping memory, int out)
+  Rings(Reactor& reactor, os::LocalSocket bell, os::Mapping memory, int out, RingQuota::Place place)
       : reactor_(reactor),
         bell_(std::move(bell)),
+        place_(std::move(place)),
         memory_(std::move(memory)),
         in_(state_of(memory_, 1 - out), bytes_of(memory_, 1 - out)),
         out_(state_of(memory_, out), bytes_of(memory_, out)) {}
@@ -67,6 +66,7 @@ class Rings final : public Poller, public std::enable_shared_from_this<Rings> {
 
   Reactor& reactor_;
   os::LocalSocket bell_;
+  RingQuota::Place place_;
   const os::Mapping memory_;
   RingReader in_;
   RingWriter out_;
@@ -202,6 +202,7 @@ void Rings::close() {
   reactor_.unwatch(*this);
   bell_watch_.reset();
   bell_ = {};
+  place_ = {};
   filled_ = nullptr;
   writable_ = nullptr;
 }
@@ -230,11 +231,12 @@ class RingStream final : public ByteStream {
 };
 
 Result<std::unique_ptr<ByteStream>> stream_of(Reactor& reactor, os::LocalSocket bell,
-                                              os::Mapping memory, int out) {
+                                              os::Mapping memory, int out, RingQuota::Place place) {
   // Both sides use all of it from the start: a fault for each page would come at the worst time.
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14; a wish
   (void)::madvise(memory.data(), memory.size(), kPopulateWrite);
-  auto rings = std::make_shared<Rings>(reactor, std::move(bell), std::move(memory), out);
+  auto rings =
+      std::make_shared<Rings>(reactor, std::move(bell), std::move(memory), out, std::move(place));
   MC_CHECK(rings->start());
   return std::make_unique<RingStream>(std::move(rings));
 }
@@ -242,16 +244,17 @@ Result<std::unique_ptr<ByteStream>> stream_of(Reactor& reactor, os::LocalSocket 
 }  // namespace
 
 Result<std::unique_ptr<ByteStream>> offer_rings(Reactor& reactor, os::LocalSocket bell) {
-  MC_TRY(os::OwnedMapping memory, os::OwnedMapping::create("mooncake-rings", kMemorySize,
+  MC_TRY(os::OwnedMapping memory, os::OwnedMapping::create("mooncake-rings", kRingMemory,
                                                            os::OwnedMapping::PeersMay::kWrite));
   const Offer offer;
   const std::array fds{memory.fd()};
   MC_CHECK(bell.send(std::as_bytes(std::span(&offer, 1)), fds));
-  return stream_of(reactor, std::move(bell), std::move(memory), 0);
+  return stream_of(reactor, std::move(bell), std::move(memory), 0, {});
 }
 
 Result<std::unique_ptr<ByteStream>> take_rings(Reactor& reactor, os::LocalSocket bell,
-                                               const os::LocalSocket::Message& message) {
+                                               const os::LocalSocket::Message& message,
+                                               RingQuota::Place place) {
   Offer offer;
   if (message.bytes.size() != sizeof offer || message.fds.size() != 1) {
     return fail(Code::kProtocolError, "no offer of rings");
@@ -263,9 +266,9 @@ Result<std::unique_ptr<ByteStream>> take_rings(Reactor& reactor, os::LocalSocket
                 fmt::format("rings of version {}, {} bytes; ours are {}, {}", offer.version,
                             offer.capacity, kRingVersion, RingEnd::kCapacity));
   }
-  MC_TRY(os::SharedMapping memory, os::SharedMapping::map(message.fds.front().get(), kMemorySize,
+  MC_TRY(os::SharedMapping memory, os::SharedMapping::map(message.fds.front().get(), kRingMemory,
                                                           os::SharedMapping::Use::kReadWrite));
-  return stream_of(reactor, std::move(bell), std::move(memory), 1);
+  return stream_of(reactor, std::move(bell), std::move(memory), 1, std::move(place));
 }
 
 }  // namespace mooncake::net

@@ -30,10 +30,14 @@ namespace mooncake::net {
 using Bytes = std::vector<std::byte>;
 
 struct RpcLimits {
+  // Whose hello is over. For one more, an idle one is closed: of the peer (incarnation) that has
+  // the most of these, the one that has been idle for the longest. When all are busy: kBusy.
   std::size_t max_connections = 4096;
-  // Of these, whose hello is not over. Beyond, or when all are taken, the oldest is closed for the
-  // newest: whoever floods is in the way of himself.
+  // Beside these, whose hello is not over. Beyond, the oldest is closed for the newest: whoever
+  // floods is in the way of himself.
   std::size_t max_greeting = 512;
+  // Through rings, which take 516 KiB of memory each. For further clients sockets are good enough.
+  std::size_t max_ring_connections = 256;
   std::size_t max_requests_per_connection = 1024;    // beyond: kBusy with retry-after
   std::size_t max_bytes_per_connection = 64u << 20;  // request bodies being worked on
   // Requests, and replies that wait to be read, of all connections together. Beyond half of it:
@@ -77,7 +81,8 @@ using Handler = std::function<Task<Result<Bytes>>(ServerCall&)>;
 
 // Accepts connections on any number of listeners and channels, greets, and runs handlers as tasks.
 // Once it listens, it offers rings to processes of its host where the network has them. Expired
-// requests are shed before work. Executor thread only.
+// requests are shed before work. Without a descriptor for a new connection, the oldest is closed
+// that says no hello, else an idle one as for RpcLimits::max_connections. Executor thread only.
 class RpcServer {
  public:
   struct Options {
@@ -85,8 +90,8 @@ class RpcServer {
     RpcLimits limits;
     // Highest leader epoch this process knows; goes out in each frame. May be null.
     const base::Epoch* epoch = nullptr;
-    // Charged with what limits.max_bytes bounds, which is short as soon as this is, too. May be
-    // null; else it outlives the server.
+    // Charged with what limits.max_bytes bounds, which is short as soon as this is, too, and with
+    // rings. May be null; else it outlives the server.
     base::Budget* budget = nullptr;
   };
   static std::unique_ptr<RpcServer> create(os::Env env, Options options);
@@ -104,8 +109,8 @@ class RpcServer {
   struct Counters {
     std::uint64_t accepted, refused_authentication, refused_version, malformed, over_limit, expired,
         requests, failed_requests;
-    // Connections that were closed here: before their hello was over, for a newer one; in the
-    // middle of a frame that stood still; idle; because others needed the memory that they held.
+    // Connections that were closed here: for a newer one; in the middle of a frame that stood
+    // still; idle; because others needed the memory that they held.
     std::uint64_t crowded_out, stalled, idle, greedy;
     std::uint64_t connections, held_bytes;  // now; bytes as in RpcLimits::max_bytes
   };
@@ -133,8 +138,9 @@ struct Reply {
 // they may have another place to go). The next attempt keeps a distance that grows; calls made
 // meanwhile wait for it, at most until their deadline. Calls in flight when the connection is lost
 // end with kConnectionLost; whether to repeat one is the caller's decision. A connection on which
-// nothing is in flight for long is closed from here, before the server does it: no call can meet a
-// connection that its server is leaving. Executor thread only.
+// nothing is in flight for long is closed from here, before the server does it; a server that
+// closes an idle one earlier, for want of places, says so, and calls that have met this go out
+// again on the next connection: no call fails because its server was leaving. Executor thread only.
 class RpcClient {
  public:
   struct Options {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "net/rpc.h"
@@ -27,6 +28,9 @@ struct ServerConnection {
   std::size_t body_bytes = 0;                                        // of all these
   std::size_t cost = 0;                                              // of all these
   base::TimePoint last_active{};                                     // a request came, or was open
+  // Place among those who leave: what comes is not worked on any more.
+  std::optional<std::uint64_t> dismissed;
+  os::TimerId leave_timer = os::TimerId::kNone;
   DiscardSink discard;
   base::TaskGroup handlers;
 };

@@ -18,6 +18,8 @@ class Client;
 
 // Between processes of one host it is done at once, or not worth waiting for.
 constexpr base::Duration kRingTime = std::chrono::seconds(1);
+// How often a call goes out again because its server needed the place of the connection.
+constexpr int kMaxRepeats = 3;
 
 // A call, shared by whoever still has something to do for it. `ended` is set in the same turn in
 // which the caller's memory gets out of reach; the caller returns later.
@@ -33,6 +35,7 @@ struct Call {
   std::uint32_t id = 0;
   os::TimerId timer = os::TimerId::kNone;
   std::shared_ptr<Link> link;  // set when it has been sent
+  int repeats = 0;
   bool ended = false;
   os::Completion<Result<Reply>> done;
 
@@ -55,6 +58,7 @@ struct Link {
   PeerIdentity peer;
   DiscardSink discard;
   bool answered = false;        // at least once
+  bool dismissed = false;       // the server has begun nothing that is in flight, and won't
   base::TimePoint last_used{};  // a call ended
   os::TimerId idle_timer = os::TimerId::kNone;
 };
@@ -162,6 +166,7 @@ class Client final : public RpcClient {
   void failed(const Error& error);
 
   Task<void> serve(std::shared_ptr<Link> link);
+  void send_again(const Link& link);
   void watch_idle(Link& link);
   void leave_if_idle();
   Task<Error> read(std::shared_ptr<Link> link);
@@ -440,8 +445,21 @@ Task<void> Client::serve(std::shared_ptr<Link> link) {
   const Error lost = reason.code() == Code::kConnectionLost || stopping_
                          ? reason
                          : Error(Code::kConnectionLost, reason.message());
+  if (link->dismissed) send_again(*link);
   end_all(link, lost);
   if (on_disconnect_) on_disconnect_();
+}
+
+// On the next connection.
+void Client::send_again(const Link& link) {
+  bool some = false;
+  for (const auto& [id, call] : calls_) {
+    if (call->link.get() != &link || call->received > 0 || call->repeats == kMaxRepeats) continue;
+    ++call->repeats;
+    call->link.reset();
+    some = true;
+  }
+  if (some && !std::exchange(connecting_, true)) tasks_.start(connect());
 }
 
 Task<Error> Client::read(std::shared_ptr<Link> link) {
@@ -453,6 +471,10 @@ Task<Error> Client::read(std::shared_ptr<Link> link) {
     }
     if (options_.epoch && header->epoch > static_cast<std::uint32_t>(*options_.epoch)) {
       *options_.epoch = static_cast<base::Epoch>(header->epoch);
+    }
+    if (header->method == static_cast<std::uint16_t>(Method::kGoodbye) && header->request_id == 0) {
+      link->dismissed = true;
+      co_return Error(Code::kConnectionLost, target_ + " gave the connection's place to another");
     }
     Result<void> read = co_await read_frame(link, *header);
     if (!read) co_return std::move(read).error();

@@ -3,9 +3,11 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
 #include <thread>
 
@@ -21,7 +23,9 @@ using namespace testing;
 // A client made of a bare descriptor.
 class Bare {
  public:
-  explicit Bare(const Address& to) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  Bare() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
+  explicit Bare(const Address& to) : Bare() { connect(to); }
+  void connect(const Address& to) {
     sockaddr_in at{};
     at.sin_family = AF_INET;
     at.sin_port = htons(to.port);
@@ -266,6 +270,27 @@ TEST_F(RpcHostileTest, APeerThatReadsNothingIsLeftAndCounted) {
     std::this_thread::yield();
   EXPECT_EQ(counters().stalled, 1u);
   EXPECT_EQ(counters().held_bytes, 0u);
+}
+
+TEST_F(RpcHostileTest, TheSilentKeepNobodyOutWhenDescriptorsAreFew) {
+  std::array<Bare, 60> silent;
+  Bare honest;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  ::close(next);
+  rlimit few = before;
+  few.rlim_cur = static_cast<rlim_t>(next) + 10;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (Bare& bare : silent)
+    bare.connect(at);
+  honest.connect(at);
+  honest.hello();
+  honest.frame(request(1));
+  EXPECT_TRUE(honest.read_frame());
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_GE(counters().crowded_out, 30u);
 }
 
 TEST_F(RpcHostileTest, DataOfAnUnknownIdIsDiscarded) {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "net/ring_quota.h"
 #include "net/rpc.h"
 #include "net/rpc_call.h"
 #include "net/rpc_codec.h"
@@ -16,31 +17,74 @@ namespace mooncake::net {
 namespace {
 
 constexpr std::uint32_t kRetryAfterMs = 10;
-constexpr std::size_t kMaxRefusing = 64;  // connections that are being told that there is no room
+constexpr std::size_t kMaxLeaving = 64;  // connections that have been told to go
 constexpr base::Duration kAcceptPause = std::chrono::milliseconds(50);
+constexpr base::Duration kWarningInterval = std::chrono::minutes(1);
 constexpr int kLooksPerIdleTime = 8;
 
 using Connection = ServerConnection;
 
-// Channels whose hello is not over, in order of arrival.
-class Anteroom {
+// Channels in order of arrival, of which the oldest goes first.
+class ChannelQueue {
  public:
-  std::uint64_t enter(Channel& channel) {
-    waiting_.emplace(++last_, &channel);
+  std::uint64_t enter(Channel& channel, base::TimePoint now) {
+    waiting_.emplace(++last_, Place{&channel, now});
     return last_;
   }
   void leave(std::uint64_t ticket) { waiting_.erase(ticket); }
   std::size_t size() const { return waiting_.size(); }
+  base::TimePoint oldest_since() const { return waiting_.begin()->second.since; }
   void close_oldest(const Error& reason) {
-    Channel& oldest = *waiting_.begin()->second;
+    Channel& oldest = *waiting_.begin()->second.channel;
     waiting_.erase(waiting_.begin());
     oldest.close(reason);
   }
+  void close_all(const Error& reason) {
+    while (size() > 0)
+      close_oldest(reason);
+  }
 
  private:
-  std::map<std::uint64_t, Channel*> waiting_;
+  struct Place {
+    Channel* channel;
+    base::TimePoint since;
+  };
+  std::map<std::uint64_t, Place> waiting_;
   std::uint64_t last_ = 0;
 };
+
+// Nothing is being worked on, and nothing is unread.
+bool is_idle(const Connection& connection) {
+  return !connection.arriving && connection.open.empty() &&
+         connection.channel->backlog().bytes == 0;
+}
+
+// Of the peer that has the most idle connections, the one that has been idle for the longest; null
+// when there is none. Looks at all: that is less than a hello costs.
+std::shared_ptr<Connection> idlest_of_most(const ServerConnections& connections) {
+  struct Peer {
+    std::size_t count = 0;
+    std::shared_ptr<Connection> idlest;
+  };
+  std::unordered_map<std::uint64_t, Peer> peers;  // by incarnation
+  const Peer* most = nullptr;
+  const auto goes_before = [](const Peer& a, const Peer& b) {
+    if (a.count != b.count) return a.count > b.count;
+    return a.idlest->last_active < b.idlest->last_active;
+  };
+  for (const std::shared_ptr<Connection>& connection : connections) {
+    if (connection->channel->closed() || !is_idle(*connection)) continue;
+    Peer& peer = peers[static_cast<std::uint64_t>(connection->peer.incarnation)];
+    ++peer.count;
+    if (!peer.idlest || connection->last_active < peer.idlest->last_active) {
+      peer.idlest = connection;
+    }
+  }
+  for (const auto& [incarnation, peer] : peers) {
+    if (!most || goes_before(peer, *most)) most = &peer;
+  }
+  return most ? most->idlest : nullptr;
+}
 
 class Server final : public RpcServer {
  public:
@@ -48,7 +92,9 @@ class Server final : public RpcServer {
       : env_(env),
         options_(std::move(options)),
         memory_(env_.executor.clock(), options_.limits.max_bytes, options_.limits.max_connections,
-                connections_, options_.budget) {}
+                connections_, options_.budget),
+        ring_quota_(
+            std::make_shared<RingQuota>(options_.limits.max_ring_connections, options_.budget)) {}
   ~Server() override { assert(tasks_.running() == 0 && "await stop() first"); }
 
   void handle(Method method, Handler handler) override {
@@ -63,8 +109,12 @@ class Server final : public RpcServer {
   Counters counters() const override;
 
  private:
+  Result<Address> listen_to(const Address& at);
   Task<void> accept(Listener& listener);
-  Task<void> refuse(std::unique_ptr<Channel> channel);
+  void warn(const Listener& listener, const Error& error);
+  bool free_descriptor();
+  Result<void> make_room();
+  void dismiss(const std::shared_ptr<Connection>& connection);
   Task<void> run_connection(std::unique_ptr<Channel> channel);
   Task<void> run_greeted(std::shared_ptr<Connection> connection);
   void count_refusal(const Error& error);
@@ -91,11 +141,14 @@ class Server final : public RpcServer {
   std::function<void(const PeerIdentity&)> on_disconnect_;
 
   std::vector<std::unique_ptr<Listener>> listeners_;
-  Anteroom anteroom_;
+  ChannelQueue anteroom_;          // whose hello is not over
   ServerConnections connections_;  // greeted
+  ChannelQueue leaving_;           // that have been dismissed
   ServerMemory memory_;
+  const std::shared_ptr<RingQuota> ring_quota_;
   std::unordered_map<std::uint64_t, std::size_t> peers_;  // connections by incarnation
   os::TimerId look_timer_ = os::TimerId::kNone;
+  base::TimePoint next_warning_{};  // of an accept() that failed
   Counters counters_{};
   bool stopping_ = false;
   base::TaskGroup tasks_;
@@ -105,12 +158,17 @@ class Server final : public RpcServer {
 
 Result<Address> Server::listen(const Address& at) {
   if (stopping_) return fail(Code::kCancelled, "server has been stopped");
-  MC_TRY(std::unique_ptr<Listener> listener, env_.network.listen(at));
-  const Address bound = listener->address();
-  listeners_.push_back(std::move(listener));
-  tasks_.start(accept(*listeners_.back()));
+  MC_TRY(const Address bound, listen_to(at));
   if (options_.identity.rings.empty() && options_.identity.boot_id.valid()) offer_rings();
   return bound;
+}
+
+Result<Address> Server::listen_to(const Address& at) {
+  MC_TRY(std::unique_ptr<Listener> listener, env_.network.listen(at));
+  listener->set_ring_quota(ring_quota_);
+  listeners_.push_back(std::move(listener));
+  tasks_.start(accept(*listeners_.back()));
+  return listeners_.back()->address();
 }
 
 // Without them all goes through sockets, as for other hosts.
@@ -119,11 +177,7 @@ void Server::offer_rings() {
       fmt::format("{}mooncake-{:016x}-{:016x}", kRingScheme,
                   static_cast<std::uint64_t>(options_.identity.incarnation), base::secure_random()),
       0);
-  Result<std::unique_ptr<Listener>> listener = env_.network.listen(at);
-  if (!listener) return;
-  options_.identity.rings = at.host;
-  listeners_.push_back(*std::move(listener));
-  tasks_.start(accept(*listeners_.back()));
+  if (listen_to(at)) options_.identity.rings = at.host;
 }
 
 Task<void> Server::accept(Listener& listener) {
@@ -131,52 +185,85 @@ Task<void> Server::accept(Listener& listener) {
     Result<std::unique_ptr<Channel>> channel = co_await listener.accept();
     if (channel) {
       serve(*std::move(channel));
-    } else if (channel.error().code() == Code::kCancelled) {
-      co_return;
-    } else {
-      // For want of descriptors, as a rule; the connection stays in the kernel's queue.
-      base::log_warning("accept on {}: {}", to_string(listener.address()),
-                        channel.error().message());
-      co_await env_.executor.sleep_for(kAcceptPause);
+      continue;
     }
+    if (channel.error().code() == Code::kCancelled) co_return;
+    warn(listener, channel.error());
+    if (channel.error().code() == Code::kBusy && free_descriptor()) continue;
+    co_await env_.executor.sleep_for(kAcceptPause);
   }
+}
+
+void Server::warn(const Listener& listener, const Error& error) {
+  if (env_.now() < next_warning_) return;
+  next_warning_ = env_.now() + kWarningInterval;
+  base::log_warning("on {}: {}", to_string(listener.address()), error.detail());
+}
+
+// For a connection that waits in the kernel's queue. False: wait a moment; one may be free then.
+bool Server::free_descriptor() {
+  if (anteroom_.size() > 0) {
+    if (env_.now() - anteroom_.oldest_since() < kAcceptPause) return false;  // all say their hello
+    ++counters_.crowded_out;
+    anteroom_.close_oldest(Error(Code::kBusy, "closed for a newer connection"));
+    return true;
+  }
+  if (leaving_.size() > 0) {
+    leaving_.close_oldest(Error(Code::kConnectionLost, "did not leave in time"));
+    return true;
+  }
+  if (const std::shared_ptr<Connection> idlest = idlest_of_most(connections_)) dismiss(idlest);
+  return false;
 }
 
 void Server::serve(std::unique_ptr<Channel> channel) {
   if (stopping_) return channel->close(Error(Code::kCancelled, "server has been stopped"));
-  const RpcLimits& limits = options_.limits;
-  const bool full = connections_.size() >= limits.max_connections;
-  const std::size_t room = full ? kMaxRefusing
-                                : std::min(limits.max_connections - connections_.size(),
-                                           std::max<std::size_t>(limits.max_greeting, 1));
-  while (anteroom_.size() >= room) {
+  while (anteroom_.size() >= std::max<std::size_t>(options_.limits.max_greeting, 1)) {
     ++counters_.crowded_out;
     anteroom_.close_oldest(Error(Code::kBusy, "closed for a newer connection"));
   }
-  channel->set_stall_timeout(limits.stall_timeout);
-  if (full) {
-    ++counters_.over_limit;
-    tasks_.start(refuse(std::move(channel)));
-  } else {
-    ++counters_.accepted;
-    tasks_.start(run_connection(std::move(channel)));
-  }
+  ++counters_.accepted;
+  channel->set_stall_timeout(options_.limits.stall_timeout);
+  tasks_.start(run_connection(std::move(channel)));
 }
 
-Task<void> Server::refuse(std::unique_ptr<Channel> channel) {
-  const std::uint64_t ticket = anteroom_.enter(*channel);
-  const Error reason =
-      Error(Code::kBusy, fmt::format("{} connections are served here", connections_.size()))
-          .with_retry_after(kRetryAfterMs);
-  co_await refuse_greeting(env_, *channel, options_.identity, reason,
-                           env_.now() + options_.limits.handshake_timeout);
-  anteroom_.leave(ticket);
+// For one more greeted connection.
+Result<void> Server::make_room() {
+  if (connections_.size() < options_.limits.max_connections) return {};
+  if (const std::shared_ptr<Connection> idlest = idlest_of_most(connections_)) {
+    dismiss(idlest);
+    return {};
+  }
+  ++counters_.over_limit;
+  return fail(Error(Code::kBusy, fmt::format("{} connections are busy here", connections_.size()))
+                  .with_retry_after(kRetryAfterMs));
+}
+
+// Nothing that it sends is begun from here on. It is read until the peer has heard so and closes:
+// a socket that is closed over unread bytes takes back what was sent last.
+void Server::dismiss(const std::shared_ptr<Connection>& connection) {
+  ++counters_.crowded_out;
+  connections_.erase(connection);
+  if (leaving_.size() >= kMaxLeaving) {
+    leaving_.close_oldest(Error(Code::kConnectionLost, "did not leave in time"));
+  }
+  connection->dismissed = leaving_.enter(*connection->channel, env_.now());
+  connection->leave_timer = env_.executor.run_at(
+      env_.now() + options_.limits.handshake_timeout, [&connection = *connection] {
+        connection.channel->close(Error(Code::kConnectionLost, "did not leave in time"));
+      });
+  FrameHeader header;
+  header.method = static_cast<std::uint16_t>(Method::kGoodbye);
+  header = reply_header(header);
+  Result<void> sent = connection->channel->send(header, {});
+  if (!sent) connection->channel->close(sent.error());
 }
 
 Task<void> Server::run_connection(std::unique_ptr<Channel> channel) {
-  const std::uint64_t ticket = anteroom_.enter(*channel);
+  const std::uint64_t ticket = anteroom_.enter(*channel, env_.now());
   Result<PeerIdentity> peer = co_await receive_greeting(
-      env_, *channel, options_.identity, env_.now() + options_.limits.handshake_timeout);
+      env_, *channel, options_.identity, env_.now() + options_.limits.handshake_timeout,
+      [this] { return make_room(); });
   anteroom_.leave(ticket);
   if (!peer) {
     count_refusal(peer.error());
@@ -211,6 +298,10 @@ Task<void> Server::run_greeted(std::shared_ptr<Connection> connection) {
   const auto incarnation = static_cast<std::uint64_t>(connection->peer.incarnation);
   ++peers_[incarnation];
   const Error reason = co_await read(connection);
+  if (connection->dismissed) {
+    leaving_.leave(*connection->dismissed);
+    env_.executor.cancel(connection->leave_timer);
+  }
   if (reason.code() == Code::kProtocolError || reason.code() == Code::kVersionMismatch) {
     ++counters_.malformed;
     base::log_warning("connection of {} '{}' closed: {}", connection->peer.role,
@@ -247,7 +338,7 @@ void Server::look_at(Connection& connection) {
     return connection.channel->close(
         Error(Code::kDeadlineExceeded, "a request took longer to arrive than it may take at all"));
   }
-  if (connection.arriving || !connection.open.empty() || connection.channel->backlog().bytes > 0) {
+  if (!is_idle(connection)) {
     connection.last_active = now;
   } else if (now - connection.last_active >= limits.idle_timeout) {
     ++counters_.idle;
@@ -258,7 +349,8 @@ void Server::look_at(Connection& connection) {
 RpcServer::Counters Server::counters() const {
   Counters result = counters_;
   result.greedy = memory_.closed();
-  result.connections = connections_.size() + anteroom_.size();
+  result.over_limit += ring_quota_->refused();
+  result.connections = connections_.size() + anteroom_.size() + leaving_.size();
   result.held_bytes = memory_.held_bytes();
   return result;
 }
@@ -272,8 +364,8 @@ Task<void> Server::stop() {
   for (const std::shared_ptr<Connection>& connection : connections_) {
     connection->channel->close(reason);
   }
-  while (anteroom_.size() > 0)
-    anteroom_.close_oldest(reason);
+  anteroom_.close_all(reason);
+  leaving_.close_all(reason);
   co_await tasks_.join();
   listeners_.clear();
 }
@@ -285,7 +377,10 @@ Task<Error> Server::read(std::shared_ptr<Connection> connection) {
     Result<FrameHeader> header = co_await connection->channel->receive();
     if (!header) co_return std::move(header).error();
     Result<void> read = check_header(*connection, *header);
-    if (read && (header->flags & kData) != 0) {
+    if (read && connection->dismissed) {
+      read = co_await discard_payload(*connection->channel, connection->discard,
+                                      header->payload_length);
+    } else if (read && (header->flags & kData) != 0) {
       read = co_await read_data(connection, *header);
     } else if (read) {
       read = co_await read_request(connection, *header);
@@ -392,6 +487,7 @@ Task<void> Server::run_request(std::shared_ptr<Connection> connection,
                                std::shared_ptr<Request> request, const Handler& handler) {
   Result<Bytes> result = co_await handler(*request);
   connection->open.erase(request->header().request_id);
+  connection->last_active = env_.now();
   if (result) {
     Result<void> sent = request->send_staged();
     if (!sent) result = fail(std::move(sent).error());

@@ -236,13 +236,15 @@ TEST_F(RpcTest, TooManyConnectionsAreToldSo) {
   server = make_server(options);
   at = server.get();
   client = make_client();
-  ASSERT_TRUE(call(kEcho, "a"));
+  start(kWait, "a");
   std::unique_ptr<RpcClient> first = std::move(client);
   client = make_client();
   Result<Reply> refused = call(kEcho, "b");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code(), Code::kBusy);
+  EXPECT_GT(refused.error().retry_after_ms(), 0u);
   EXPECT_EQ(server->counters().over_limit, 1u);
+  gate.open();
   net.executor.run(stop_all());
   client = std::move(first);
 }

@@ -12,6 +12,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "net/asio_access.h"
@@ -112,6 +113,11 @@ struct Outcome {
   void set(const error_code& error, T value) { done.set({error, std::move(value)}); }
 };
 
+bool is_shortage(const error_code& error) {
+  return error == boost::asio::error::no_descriptors ||
+         error == boost::system::errc::too_many_files_open_in_system;
+}
+
 template <typename Protocol>
 class SocketListener final : public Listener {
  public:
@@ -142,28 +148,60 @@ class SocketListener final : public Listener {
     bool closed = false;
   };
 
+  using Happened = std::pair<error_code, bool>;
   static Task<Result<std::unique_ptr<Channel>>> accept_next(std::shared_ptr<State> state);
+  static Task<Happened> accept_into(std::shared_ptr<State> state, std::shared_ptr<Socket> socket);
+  static Task<Happened> wait_for_somebody(std::shared_ptr<State> state);
 
   std::shared_ptr<State> state_;
   const Address address_;
 };
 
 template <typename Protocol>
+auto SocketListener<Protocol>::accept_into(std::shared_ptr<State> state,
+                                           std::shared_ptr<Socket> socket) -> Task<Happened> {
+  auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
+  state->waiter = outcome;
+  state->acceptor.async_accept(*socket, [state, socket, outcome](const error_code& error) {
+    Reactor::Turn turn(state->reactor);
+    outcome->set(error, true);
+  });
+  Happened got = co_await outcome->done;
+  state->waiter.reset();
+  co_return got;
+}
+
+template <typename Protocol>
+auto SocketListener<Protocol>::wait_for_somebody(std::shared_ptr<State> state) -> Task<Happened> {
+  auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
+  state->waiter = outcome;
+  state->acceptor.async_wait(Acceptor::wait_read, [state, outcome](const error_code& error) {
+    Reactor::Turn turn(state->reactor);
+    outcome->set(error, true);
+  });
+  Happened got = co_await outcome->done;
+  state->waiter.reset();
+  co_return got;
+}
+
+// The kernel says that there is no descriptor before it looks whether there is somebody to accept.
+template <typename Protocol>
 Task<Result<std::unique_ptr<Channel>>> SocketListener<Protocol>::accept_next(
     std::shared_ptr<State> state) {
+  bool somebody_waits = false;
   while (!state->closed) {
     auto socket = std::make_shared<Socket>(state->acceptor.get_executor());
-    auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
-    state->waiter = outcome;
-    state->acceptor.async_accept(*socket, [state, socket, outcome](const error_code& error) {
-      Reactor::Turn turn(state->reactor);
-      outcome->set(error, true);
-    });
-    std::pair<error_code, bool> got = co_await outcome->done;
-    state->waiter.reset();
+    const Happened got = co_await accept_into(state, socket);
     if (state->closed) break;
     if (got.first == boost::asio::error::connection_aborted) continue;
-    if (got.first) co_return fail(Code::kSystemCall, "accept: " + got.first.message());
+    if (is_shortage(got.first) && !std::exchange(somebody_waits, true)) {
+      (void)co_await wait_for_somebody(state);
+      continue;
+    }
+    if (got.first) {
+      const Code code = is_shortage(got.first) ? Code::kBusy : Code::kSystemCall;
+      co_return fail(code, "accept: " + got.first.message());
+    }
     Result<std::unique_ptr<Channel>> channel = channel_of(state->reactor, std::move(*socket));
     if (channel || channel.error().code() != Code::kConnectionLost) co_return channel;
   }
