@@ -172,12 +172,14 @@ TEST_F(ShmProcesses, MemoryThatIsNeverThereHoldsUpNobodyElse) {
   if (board().last_code == 2)
     GTEST_SKIP() << "SKIPPED, NOT PROVEN: userfaultfd is not allowed here";
   const auto engine = make(), other = make();
-  std::vector<char> mine(kSize, 'm'), theirs(kSize, 't');
+  std::vector<char> mine(kSize, 'm'), waited_for(kSize, 'w'), theirs(kSize, 't');
   ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+  ASSERT_TRUE(engine->register_memory(waited_for.data(), kSize));
   ASSERT_TRUE(other->register_memory(theirs.data(), kSize));
   const auto bad = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
   ASSERT_TRUE(bad);
-  const TransferRequest never = request(Opcode::kRead, mine.data(), *bad, board().address, kSize);
+  const TransferRequest never =
+      request(Opcode::kRead, waited_for.data(), *bad, board().address, kSize);
   const auto waiting = engine->submit({never}, 1s);
   ASSERT_TRUE(waiting);
   // First contact, so that it goes by the engine's own thread.
