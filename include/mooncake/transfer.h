@@ -140,7 +140,8 @@ class TransferEngine {
   Result<void> register_memory(void* address, std::uint64_t length,
                                std::string_view location = "*");
   // kBusy when a peer's access could not be ended within `timeout`; the range must then stay alive
-  // and unused until the same call, made again, has succeeded.
+  // and unused until the same call, made again, has succeeded. kInvalidArgument in managed memory
+  // (Python's), which has its own call for that.
   Result<void> unregister_memory(void* address, Milliseconds timeout = Milliseconds(5000));
   // All of them, or with the first error none.
   Result<void> register_memory_batch(std::span<const MemoryRange> ranges,
@@ -158,13 +159,16 @@ class TransferEngine {
   Result<SegmentHandle> open_segment(std::string_view name,
                                      Milliseconds timeout = Milliseconds(5000));
 
-  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry. The
+  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry. Where
+  // the source and the target of one request overlap, both within this engine (kLocal), the target
+  // ends up as memmove leaves it; what overlaps otherwise, the ranges of two requests or memory
+  // that two engines have registered, ends up as a mixture. The
   // notification goes to the target of the first request after all of them are done, and to nobody
   // when one has failed; whether it arrived does not change the codes.
   TransferOutcome transfer(std::span<const TransferRequest> requests, Milliseconds timeout,
                            std::optional<Notification> notification = std::nullopt);
   // The same, without waiting: the batch runs on the engine's thread; a small one may be copied
-  // here. kNotReady when the engine is being closed.
+  // here, and requests whose own ranges overlap are. kNotReady when the engine is being closed.
   Result<std::shared_ptr<TransferBatch>> submit(
       std::vector<TransferRequest> requests, Milliseconds timeout,
       std::optional<Notification> notification = std::nullopt);
@@ -188,6 +192,10 @@ class TransferEngine {
   // What the engine has counted, in the text format of Prometheus. Empty when it is being closed.
   std::string metrics();
 
+  // For managed memory (transfer/managed_memory.h): a pool in which nothing is registered, which is
+  // there until it is freed, when nothing is registered in it again, or until the engine ends.
+  Result<void*> allocate_pool(std::uint64_t length);
+  void free_pool(void* pool);
   // For the store: the engine below. Not for other users.
   transfer::Engine& engine();
   memory::Preparer& preparer();

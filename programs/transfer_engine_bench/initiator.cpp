@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,6 +34,16 @@ Result<Target> find(TransferEngine& engine, const Plan& plan) {
   auto base = engine.first_buffer(plan.segment);
   if (!base) return at_target(std::move(base).error(), plan);
   return Target{*segment, *base};
+}
+
+// A target can't tell who has written to it, and keeps what was.
+Error wrong_byte(std::uint64_t offset, std::uint64_t size, const Plan& plan) {
+  const std::string_view why =
+      plan.opcode == Opcode::kRead
+          ? "is not what the target was filled with: most likely an initiator has written to it "
+            "since; restart the target, or verify with --operation=write"
+          : "is not what was written: most likely another initiator writes to the target, too";
+  return Error(Code::kChecksumMismatch, fmt::format("byte {} of {} {}", offset, size, why));
 }
 
 // Blocks of one thread; those of all threads lie side by side.
@@ -135,7 +146,7 @@ Result<std::uint64_t> verify(TransferEngine& engine, const Plan& plan, const Mem
   }
   const auto wrong = first_wrong(moved, filled);
   if (!wrong) return moved.size();
-  return fail(Code::kInternal, fmt::format("byte {} of {} is wrong", *wrong, moved.size()));
+  return at_target(wrong_byte(*wrong, moved.size(), plan), plan);
 }
 
 }  // namespace mooncake::bench

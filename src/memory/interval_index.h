@@ -33,14 +33,17 @@ class IntervalIndex {
 
   // Removes the youngest of the intervals that begin here.
   std::optional<T> take_youngest(std::uint64_t begin) {
+    return take_youngest(begin, [](const T&) { return true; });
+  }
+  // Of those for whose value `wanted` is true.
+  template <typename Wanted>
+  std::optional<T> take_youngest(std::uint64_t begin, Wanted wanted) {
     Link left, middle, right;
     split(std::move(root_), begin, 0, left, right);
     split(std::move(right), begin + 1, 0, middle, right);
     std::optional<T> taken;
-    if (middle) {
-      middle = remove_last(std::move(middle), taken);
-      --size_;
-    }
+    middle = remove_last(std::move(middle), taken, wanted);
+    if (taken) --size_;
     root_ = merge(merge(std::move(left), std::move(middle)), std::move(right));
     return taken;
   }
@@ -129,12 +132,16 @@ class IntervalIndex {
     right->update();
     return right;
   }
-  static Link remove_last(Link tree, std::optional<T>& taken) {
-    if (!tree->right) {
+  // The last one that is wanted.
+  template <typename Wanted>
+  static Link remove_last(Link tree, std::optional<T>& taken, Wanted wanted) {
+    if (!tree) return tree;
+    tree->right = remove_last(std::move(tree->right), taken, wanted);
+    if (!taken && wanted(std::as_const(tree->value))) {
       taken.emplace(std::move(tree->value));
-      return std::move(tree->left);
+      return merge(std::move(tree->left), std::move(tree->right));
     }
-    tree->right = remove_last(std::move(tree->right), taken);
+    if (!taken) tree->left = remove_last(std::move(tree->left), taken, wanted);
     tree->update();
     return tree;
   }

@@ -42,6 +42,20 @@ std::optional<int> take_youngest(std::vector<Item>& items, std::uint64_t begin) 
   return std::nullopt;
 }
 
+TEST(IntervalIndex, TakesTheYoungestThatIsWanted) {
+  IntervalIndex<int> index;
+  for (int i = 0; i < 100; ++i)
+    index.insert(10, 20 + static_cast<std::uint64_t>(i), i);
+  index.insert(11, 500, 3);
+  const auto divides = [](int divisor) { return [divisor](int i) { return i % divisor == 0; }; };
+  for (int i = 99; i >= 0; i -= 3)
+    EXPECT_EQ(index.take_youngest(10, divides(3)), i);
+  EXPECT_EQ(index.take_youngest(10, divides(3)), std::nullopt);
+  EXPECT_EQ(index.size(), 67u);
+  EXPECT_EQ(*index.covering(10, 118), 98);
+  EXPECT_EQ(*index.covering(11, 500), 3);
+}
+
 RC_GTEST_PROP(IntervalIndex, EqualsAList, ()) {
   IntervalIndex<int> index;
   std::vector<Item> items;

@@ -167,6 +167,8 @@ struct Registry::State {
     pool_places.erase(number);
     return number;
   }
+  // Of one that is in no index any more.
+  Removed end(const Registration& taken);
   RegionKey new_key() {
     for (;;) {
       const auto key = static_cast<RegionKey>(random());
@@ -186,6 +188,16 @@ struct Registry::State {
     }
     return fail(Code::kInvalidArgument,
                 "register " + describe(region.base, region.length) + ": overlaps guarded memory");
+  }
+  Error not_registered(std::uint64_t base) const {
+    if (place_of(base, 1).pool == 0) {
+      return Error(Code::kAddressNotRegistered,
+                   fmt::format("no registration begins at {:#x}", base));
+    }
+    return Error(Code::kInvalidArgument,
+                 fmt::format("{:#x} lies in managed memory of this engine, which is given back by "
+                             "free_managed_buffer() (Python) or free_memory() (C++)",
+                             base));
   }
   const Region& insert(const Registration& registration) {
     Region& region = registration->region;
@@ -217,6 +229,16 @@ Result<Region> Registry::add(std::uint64_t base, std::uint64_t length, std::stri
   return state_->insert(registration);
 }
 
+Result<Region> Registry::add_own(std::uint64_t base, std::uint64_t length) {
+  auto registration = std::make_shared<RegistrationState>();
+  registration->region.base = base;
+  registration->region.length = length;
+  registration->region.is_own = true;
+  std::lock_guard lock(state_->mutex);
+  MC_CHECK(state_->check_conflict(registration->region));
+  return state_->insert(registration);
+}
+
 Result<void> Registry::add_all(std::span<const Range> ranges, std::string_view location) {
   std::vector<Registration> registrations;
   registrations.reserve(ranges.size());
@@ -234,24 +256,39 @@ Result<void> Registry::add_all(std::span<const Range> ranges, std::string_view l
   return {};
 }
 
+Registry::Removed Registry::State::end(const Registration& taken) {
+  by_key.erase(taken->region.key);
+  taken->live.store(false, std::memory_order_release);
+  if (gate) gate->raise(taken->region.pass);
+  ++generation;
+  const bool in_pool = place_of(taken->region.base, taken->region.length).pool != 0;
+  return {taken, gate, in_pool};
+}
+
+Result<Registry::Removed> Registry::remove_own(std::uint64_t base) {
+  std::lock_guard lock(state_->mutex);
+  const auto taken = state_->plain.take_youngest(
+      base, [](const Registration& registration) { return registration->region.is_own; });
+  if (!taken) {
+    return fail(Code::kAddressNotRegistered,
+                fmt::format("no memory of ours begins at {:#x}", base));
+  }
+  state_->plain_by_age.erase((*taken)->by_age);
+  return state_->end(*taken);
+}
+
 Result<Registry::Removed> Registry::remove(std::uint64_t base) {
   std::unique_lock lock(state_->mutex);
-  auto taken = state_->plain.take_youngest(base);
+  auto taken = state_->plain.take_youngest(
+      base, [](const Registration& registration) { return !registration->region.is_own; });
   if (taken) {
     state_->plain_by_age.erase((*taken)->by_age);
   } else {
     taken = state_->guarded.take_youngest(base);
   }
-  if (!taken) {
-    return fail(Code::kAddressNotRegistered, fmt::format("no registration begins at {:#x}", base));
-  }
-  state_->by_key.erase((*taken)->region.key);
-  (*taken)->live.store(false, std::memory_order_release);
-  if (state_->gate) state_->gate->raise((*taken)->region.pass);
-  ++state_->generation;
+  if (!taken) return fail(state_->not_registered(base));
   const Region& region = (*taken)->region;
-  const bool in_pool = state_->place_of(region.base, region.length).pool != 0;
-  Removed removed(*taken, state_->gate, in_pool);
+  Removed removed = state_->end(*taken);
   if (region.words != 0) {
     const auto& words = region.extents->words_memory();
     state_->unshare(reinterpret_cast<std::uint64_t>(words.data()));

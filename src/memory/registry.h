@@ -36,6 +36,7 @@ struct Region {
   std::shared_ptr<ExtentTable> extents;
   Pass pass = Pass::kNone;  // for copiers of this host; kNone: none may come that way
   std::uint64_t words = 0;  // of guarded memory: number of the pool where its extents' words are
+  bool is_own = false;      // see Registry::add_own()
 };
 
 // Memory of a pool, or of the words of guarded memory, which processes of this host may map.
@@ -96,6 +97,9 @@ class Registry {
   Result<Region> add(std::uint64_t base, std::uint64_t length, std::string_view location = "*",
                      Permission permission = Permission::kReadWrite,
                      std::shared_ptr<ExtentTable> extents = nullptr);
+  // A buffer in a pool of the engine's own, which is mapped and writable. Only remove_own() takes
+  // it back: what a user registers there himself comes and goes beside it.
+  Result<Region> add_own(std::uint64_t base, std::uint64_t length);
   struct Range {
     std::uint64_t base = 0;
     std::uint64_t length = 0;
@@ -104,8 +108,8 @@ class Registry {
   // part of them.
   Result<void> add_all(std::span<const Range> ranges, std::string_view location = "*");
   // Takes back one registration that begins at `base`, the youngest first; kAddressNotRegistered
-  // when there is none. From here on its accesses are not live; the returned handle
-  // tells whether they have ended.
+  // when there is none, kInvalidArgument when there is none and the memory is the engine's own.
+  // From here on its accesses are not live; the returned handle tells whether they have ended.
   class Removed {
    public:
     Removed(std::shared_ptr<RegistrationState> state, std::shared_ptr<Gate> gate, bool in_pool)
@@ -129,6 +133,7 @@ class Registry {
     bool in_pool_ = false;
   };
   Result<Removed> remove(std::uint64_t base);
+  Result<Removed> remove_own(std::uint64_t base);
 
   // Admits an access of a peer to [base, base + length) under this key. kAddressNotRegistered, or
   // kRegionKeyMismatch when the range is registered under another key by now.

@@ -2,6 +2,7 @@
 // around or belongs to guarded memory is refused.
 #include "memory/registry.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
@@ -9,6 +10,8 @@
 #include <map>
 #include <thread>
 #include <vector>
+
+#include "memory/pool.h"
 
 namespace mooncake::memory {
 namespace {
@@ -82,6 +85,34 @@ TEST(Registry, EndsAccessesWithTheirRegistration) {
   EXPECT_EQ(registry.admit(memory.at(0), 10, region.key).error().code(),
             Code::kAddressNotRegistered);
   EXPECT_EQ(registry.remove(memory.at(0)).error().code(), Code::kAddressNotRegistered);
+}
+
+TEST(Registry, KeepsWhatIsItsOwnApart) {
+  const auto pool = *Pool::create({.size = 2 * kPage, .name = "own"});
+  const auto base = reinterpret_cast<std::uint64_t>(pool->data());
+  Registry registry;
+  registry.share_pool(*pool);
+  const auto own = *registry.add_own(base, kPage);
+  EXPECT_EQ(registry.first_address(), base);
+  const auto refused = registry.remove(base);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.error().message().find(fmt::format("{:#x}", base)), std::string::npos);
+  EXPECT_NE(refused.error().message().find("free_managed_buffer"), std::string::npos);
+  EXPECT_EQ(registry.remove(base + 1).error().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(registry.admit(base, kPage, own.key));
+
+  const auto users = *registry.add(base, kPage);
+  EXPECT_TRUE(registry.remove(base));
+  EXPECT_FALSE(registry.admit(base, 1, users.key));
+  EXPECT_TRUE(registry.admit(base, 1, own.key));
+  EXPECT_EQ(registry.remove(base).error().code(), Code::kInvalidArgument);
+
+  ASSERT_TRUE(registry.add(base, kPage));
+  EXPECT_TRUE(registry.remove_own(base));
+  EXPECT_EQ(registry.admit(base, 1, own.key).error().code(), Code::kRegionKeyMismatch);
+  EXPECT_EQ(registry.remove_own(base).error().code(), Code::kAddressNotRegistered);
+  EXPECT_TRUE(registry.remove(base));
 }
 
 TEST(Registry, CountsEqualRegistrations) {

@@ -47,7 +47,8 @@ bool WriteAccess::may_write() const {
 Code WriteAccess::finish() {
   if (code_ != Code::kOk) return code_;
   if (!access_.live()) {
-    code_ = Code::kAddressNotRegistered;
+    // See was_taken_back().
+    code_ = access_.region().extents ? Code::kAddressNotRegistered : Code::kGenerationMismatch;
   } else if (extents_ && !present_) {
     const auto extents = std::exchange(extents_, nullptr);
     const auto committed = extents->commit(ticket_);

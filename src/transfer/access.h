@@ -52,7 +52,8 @@ class WriteAccess {
   }
   // These very bytes are there: none need to be placed.
   bool present() const { return present_; }
-  // All bytes have been placed, or sent elsewhere as may_write() said.
+  // All bytes have been placed, or sent elsewhere as may_write() said. kGenerationMismatch when
+  // plain memory was taken back in the middle.
   Code finish();
 
  private:

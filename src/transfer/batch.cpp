@@ -7,6 +7,7 @@
 #include <deque>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -141,6 +142,7 @@ class BatchRun {
   Task<bool> find_another_way(Segment& segment, Code code);
   // Removes the slices with this code.
   static void take_out(Part& part, Code code);
+  void note_written(const Part& part);
   void settle_done(Part& part, std::string_view transport);
   void give_up(Part& part, Code code);
 
@@ -156,6 +158,7 @@ class BatchRun {
   os::CancelToken* const cancel_;
   std::uint32_t next_part_ = 0;
   std::map<const Segment*, net::Address> gone_;
+  std::set<memory::RegionKey> written_;  // plain regions into which parts of the batch have gone
 };
 
 Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint deadline,
@@ -344,6 +347,7 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   } else {
     outcome = co_await transport.execute(peer, id, 0, part.slices, deadline_, cancel_);
   }
+  if (group.parts.size() > 1) note_written(part);
   settle_done(part, transport.capabilities().name);
   if (part.slices.empty()) co_return false;
   if (outcome) co_return co_await after_answer(group, part);
@@ -404,19 +408,29 @@ void BatchRun::settle_done(Part& part, std::string_view transport) {
   take_out(part, Code::kOk);
 }
 
+void BatchRun::note_written(const Part& part) {
+  for (const Slice& slice : part.slices) {
+    const bool done = slice.code == Code::kOk || was_taken_back(slice);
+    if (done && is_plain_write(slice)) written_.insert(slice.key);
+  }
+}
+
 void BatchRun::give_up(Part& part, Code code) {
   note_all(part.entries, code);
   part.slices.clear();
   part.entries.clear();
 }
 
-// The peer has answered for each range. Those whose key was looked up here get a second look.
+// The peer has answered for each range. Those whose key was looked up here get a second look, not
+// where the batch has written: what was taken back since may be another's by now.
 Task<bool> BatchRun::after_answer(Group& group, Part& part) {
   const bool renew = !std::exchange(part.keys_renewed, true);
   for (std::size_t i = 0; i < part.slices.size(); ++i) {
-    Code& code = part.slices[i].code;
-    if (renew && is_stale_key(code) && !request(part.entries[i]).key_given) continue;
-    note(part.entries[i], std::exchange(code, Code::kOk));
+    Slice& slice = part.slices[i];
+    const bool known = request(part.entries[i]).key_given || written_.contains(slice.key);
+    if (renew && !known && is_stale_key(slice.code)) continue;
+    if (was_taken_back(slice)) slice.code = Code::kAddressNotRegistered;
+    note(part.entries[i], std::exchange(slice.code, Code::kOk));
   }
   take_out(part, Code::kOk);
   if (part.slices.empty()) co_return false;

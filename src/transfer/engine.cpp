@@ -306,16 +306,25 @@ SegmentHandle EngineImpl::handle_of(const std::string& name, const net::Address&
   return it->second;
 }
 
-Task<Result<SegmentHandle>> EngineImpl::open_segment(std::string name, TimePoint deadline) {
+Task<Result<net::Address>> EngineImpl::find_address(std::string name, TimePoint deadline,
+                                                    os::CancelToken* cancel) {
+  os::CancelToken over;
+  os::CancelToken::Watch ended(&look_ups_, [&over] { over.cancel(); });
+  os::CancelToken::Watch given_up(cancel, [&over] { over.cancel(); });
+  co_return co_await lookup_->find(std::move(name), deadline, &over);
+}
+
+Task<Result<SegmentHandle>> EngineImpl::open_segment(std::string name, TimePoint deadline,
+                                                     os::CancelToken* cancel) {
   if (stopping_) co_return fail(Code::kNotReady, "the engine is closed");
   const auto own = handles_.find(name);
   if (own != handles_.end() && own->second == SegmentHandle::kLocal) co_return own->second;
-  auto address = co_await lookup_->find(name, deadline, &look_ups_);
+  auto address = co_await find_address(name, deadline, cancel);
   if (!address) co_return fail(std::move(address).error());
   const SegmentHandle handle = handle_of(name, *address, true);
   Segment& segment = *find_segment(handle);
   if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{}) {
-    const auto known = co_await describe(segment, {}, deadline);
+    const auto known = co_await describe(segment, {}, deadline, cancel);
     if (!known) {
       co_return fail(Error(known.error()).with_context("open segment " + name));
     }
@@ -327,10 +336,11 @@ SegmentHandle EngineImpl::open_address(const std::string& name, const net::Addre
   return handle_of(name, address, false);
 }
 
-Task<Result<SegmentHandle>> EngineImpl::known_segment(std::string name, TimePoint deadline) {
+Task<Result<SegmentHandle>> EngineImpl::known_segment(std::string name, TimePoint deadline,
+                                                      os::CancelToken* cancel) {
   const auto known = handles_.find(name);
   if (known != handles_.end() && !stopping_) co_return known->second;
-  co_return co_await open_segment(std::move(name), deadline);
+  co_return co_await open_segment(std::move(name), deadline, cancel);
 }
 
 Task<Result<net::Bytes>> EngineImpl::ask(Segment& segment, std::vector<AskedRange> ranges,

@@ -82,10 +82,13 @@ class Engine {
   // By name through the lookup, which also connects: kSegmentNotFound, kUnreachable. Or by address
   // (a segment that the store's Master names), which connects when first used. The same name gives
   // the same handle.
-  virtual Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) = 0;
+  // Soon after a cancel: kCancelled, of these calls as of all others that take one.
+  virtual Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline,
+                                                   os::CancelToken* cancel = nullptr) = 0;
   virtual SegmentHandle open_address(const std::string& name, const net::Address& address) = 0;
   // The same by name, without a look-up when it was opened before.
-  virtual Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) = 0;
+  virtual Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline,
+                                                    os::CancelToken* cancel = nullptr) = 0;
 
   // Moves the batch: plans, slices, executes, retries a failed attempt on another path or
   // connection, after the older attempt is fenced if it was a write. An attempt that takes much
@@ -107,15 +110,21 @@ class Engine {
   // it is too long (inbox.h). One that ends with another error may have arrived.
   virtual Task<Result<void>> notify(SegmentHandle target, Notification notification,
                                     TimePoint deadline, os::CancelToken* cancel = nullptr) = 0;
+  // The same for a segment that may have to be opened first.
+  virtual Task<Result<void>> notify_by_name(std::string name, Notification notification,
+                                            TimePoint deadline,
+                                            os::CancelToken* cancel = nullptr) = 0;
   // What has arrived since the last time, in order. Any thread.
   virtual std::vector<Notification> take_notifications() = 0;
 
   // Asks the segment's engine for a sign of life. Looks the name up anew and forgets what has
   // failed with this peer, so that all ways to it may be tried again at once. kUnreachable and so
   // on.
-  virtual Task<Result<void>> probe(std::string name, TimePoint deadline) = 0;
+  virtual Task<Result<void>> probe(std::string name, TimePoint deadline,
+                                   os::CancelToken* cancel = nullptr) = 0;
   // Where the segment's oldest plain registration begins; kAddressNotRegistered when it has none.
-  virtual Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline) = 0;
+  virtual Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline,
+                                                   os::CancelToken* cancel = nullptr) = 0;
 
   // The way to this segment that needs no executor; null while there is none. Any thread.
   virtual std::shared_ptr<DirectPath> direct(SegmentHandle target) = 0;

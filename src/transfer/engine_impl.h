@@ -56,18 +56,23 @@ class EngineImpl final : public Engine {
   Task<Result<void>> finish_unregister(memory::Registry::Removed removed,
                                        TimePoint deadline) override;
   Task<Result<void>> leave_quarantine(std::uint64_t base, TimePoint deadline) override;
-  Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline) override;
+  Task<Result<SegmentHandle>> open_segment(std::string name, TimePoint deadline,
+                                           os::CancelToken* cancel) override;
   SegmentHandle open_address(const std::string& name, const net::Address& address) override;
-  Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline) override;
+  Task<Result<SegmentHandle>> known_segment(std::string name, TimePoint deadline,
+                                            os::CancelToken* cancel) override;
   Task<void> transfer(std::span<EngineRequest> requests, TimePoint deadline,
                       std::map<std::string, std::uint64_t>* moved,
                       os::CancelToken* cancel) override;
   Task<Result<PinnedBytes>> pin(SegmentHandle target, Slice slice, TimePoint deadline) override;
   Task<Result<void>> notify(SegmentHandle target, Notification notification, TimePoint deadline,
                             os::CancelToken* cancel) override;
+  Task<Result<void>> notify_by_name(std::string name, Notification notification, TimePoint deadline,
+                                    os::CancelToken* cancel) override;
   std::vector<Notification> take_notifications() override { return inbox_.take_all(); }
-  Task<Result<void>> probe(std::string name, TimePoint deadline) override;
-  Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline) override;
+  Task<Result<void>> probe(std::string name, TimePoint deadline, os::CancelToken* cancel) override;
+  Task<Result<std::uint64_t>> first_buffer(std::string name, TimePoint deadline,
+                                           os::CancelToken* cancel) override;
   std::shared_ptr<DirectPath> direct(SegmentHandle target) override;
   std::vector<PathChoice> paths(SegmentHandle target) override;
   std::map<std::string, std::uint64_t> bytes_by_path() const override;
@@ -108,6 +113,9 @@ class EngineImpl final : public Engine {
   void drop_ended_paths();
   // After a failure: the name may lead elsewhere by now. A cancel leaves the look-up behind.
   Task<void> find_again(Segment& segment, TimePoint deadline, os::CancelToken* cancel = nullptr);
+  // A look-up that ends with the engine, and soon after a cancel.
+  Task<Result<net::Address>> find_address(std::string name, TimePoint deadline,
+                                          os::CancelToken* cancel);
   using Found = std::shared_ptr<os::Completion<bool>>;
   Task<void> look_up(std::string name, TimePoint deadline, Found found);
   // Goes on until the fence is known to hold, or for kQuarantineTime; counts the bytes meanwhile.

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/task.h"
@@ -35,6 +36,12 @@ class SegmentLookup {
     co_return Standing::kPublished;
   }
 };
+
+// The name of a segment, as its callers give it: the published engine takes "/name" for "name".
+inline std::string segment_name(std::string_view given) {
+  if (given.starts_with('/')) given.remove_prefix(1);
+  return std::string(given);
+}
 
 std::unique_ptr<SegmentLookup> make_p2p_lookup();
 // Keys `mooncake/rpc_meta/<name>` and `mooncake/ram/<name>`.

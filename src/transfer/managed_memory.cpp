@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -19,6 +20,10 @@ namespace {
 constexpr unsigned kOrders =
     std::countr_zero(ManagedMemory::kLargestSlab / ManagedMemory::kSmallestClass) + 1;
 constexpr unsigned kOwn = kOrders;  // a slab of its own
+
+// Each call looks at so many buffers in quarantine: a peer that stands still for long, with many
+// slots taken, doesn't slow the others down.
+constexpr std::size_t kLooks = 8;
 
 constexpr std::uint64_t size_of(unsigned order) { return ManagedMemory::kSmallestClass << order; }
 
@@ -41,13 +46,22 @@ struct ManagedMemory::State {
   std::map<std::uint64_t, unsigned> slabs;  // order by first address
   std::array<std::set<std::uint64_t>, kOrders> free_blocks;  // by order
   std::unordered_map<std::uint64_t, Live> live;
+  struct Left {
+    std::uint64_t buffer = 0;
+    Live was;
+    Cleared cleared;
+  };
+  std::deque<Left> quarantine;  // the next to be looked at first
   std::uint64_t held = 0;
 
   Result<void> add_slab(unsigned order);
   std::uint64_t take_block(unsigned order);
   void put_block(std::uint64_t block, unsigned order);
   void drop_second_empty_slab();
-  Result<void> drop(std::uint64_t slab, std::uint64_t size);
+  void drop(std::uint64_t slab, std::uint64_t size);
+  // Of bytes that nobody touches.
+  void give_back(std::uint64_t buffer, const Live& was);
+  void look_at_quarantine();
 };
 
 // As much again as there is; less when that can't be had.
@@ -105,12 +119,32 @@ void ManagedMemory::State::drop_second_empty_slab() {
   if (empty < 2) return;
   free_blocks[largest.second].erase(largest.first);
   slabs.erase(largest.first);
-  static_cast<void>(drop(largest.first, size_of(largest.second)));
+  drop(largest.first, size_of(largest.second));
 }
 
-Result<void> ManagedMemory::State::drop(std::uint64_t slab, std::uint64_t size) {
+void ManagedMemory::State::drop(std::uint64_t slab, std::uint64_t size) {
   held -= size;
-  return source.free(reinterpret_cast<void*>(slab));
+  source.free(reinterpret_cast<void*>(slab));
+}
+
+void ManagedMemory::State::give_back(std::uint64_t buffer, const Live& was) {
+  if (was.order == kOwn) {
+    drop(buffer, was.size);
+  } else {
+    put_block(buffer, was.order);
+  }
+}
+
+void ManagedMemory::State::look_at_quarantine() {
+  for (std::size_t looks = std::min(kLooks, quarantine.size()); looks > 0; --looks) {
+    Left left = std::move(quarantine.front());
+    quarantine.pop_front();
+    if (left.cleared()) {
+      give_back(left.buffer, left.was);
+    } else {
+      quarantine.push_back(std::move(left));
+    }
+  }
 }
 
 ManagedMemory::ManagedMemory(Source source) : state_(std::make_unique<State>()) {
@@ -121,21 +155,28 @@ ManagedMemory::~ManagedMemory() = default;
 Result<void*> ManagedMemory::allocate(std::uint64_t length) {
   if (length == 0) return fail(Code::kInvalidArgument, "a buffer of 0 bytes");
   State& state = *state_;
-  const unsigned order = order_of(length);
+  State::Live live{order_of(length), length};
   std::lock_guard lock(state.mutex);
-  if (order == kOwn) {
+  state.look_at_quarantine();
+  std::uint64_t buffer = 0;
+  if (live.order == kOwn) {
     MC_TRY(void* const slab, state.source.allocate(length));
-    state.live.emplace(reinterpret_cast<std::uint64_t>(slab), State::Live{kOwn, length});
+    buffer = reinterpret_cast<std::uint64_t>(slab);
     state.held += length;
-    return slab;
+  } else {
+    live.size = size_of(live.order);
+    buffer = state.take_block(live.order);
+    if (buffer == 0) {
+      MC_CHECK(state.add_slab(live.order));
+      buffer = state.take_block(live.order);
+    }
   }
-  std::uint64_t block = state.take_block(order);
-  if (block == 0) {
-    MC_CHECK(state.add_slab(order));
-    block = state.take_block(order);
+  if (auto opened = state.source.open(reinterpret_cast<void*>(buffer), live.size); !opened) {
+    state.give_back(buffer, live);
+    return fail(std::move(opened).error());
   }
-  state.live.emplace(block, State::Live{order, size_of(order)});
-  return reinterpret_cast<void*>(block);
+  state.live.emplace(buffer, live);
+  return reinterpret_cast<void*>(buffer);
 }
 
 Result<void> ManagedMemory::free(void* buffer, std::uint64_t length) {
@@ -151,9 +192,19 @@ Result<void> ManagedMemory::free(void* buffer, std::uint64_t length) {
                 fmt::format("{} was not allocated with {} bytes", buffer, length));
   }
   state.live.erase(found);
-  if (live.order == kOwn) return state.drop(block, live.size);
-  state.put_block(block, live.order);
+  state.look_at_quarantine();
+  Cleared cleared = state.source.close(buffer);
+  if (cleared) {
+    state.quarantine.push_back({block, live, std::move(cleared)});
+  } else {
+    state.give_back(block, live);
+  }
   return {};
+}
+
+std::size_t ManagedMemory::quarantined() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->quarantine.size();
 }
 
 std::uint64_t ManagedMemory::held() const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <vector>
 
 namespace mooncake::transfer {
@@ -18,23 +19,34 @@ struct FakeSource {
   std::map<std::uint64_t, std::uint64_t> slabs;  // size by address
   std::vector<std::uint64_t> asked;
   std::uint64_t next = 1ull << 40;
-  std::uint64_t limit = ~0ull;  // of one slab
-  bool refuses_back = false;
+  std::uint64_t limit = ~0ull;                  // of one slab
+  std::map<std::uint64_t, std::uint64_t> open;  // size by address
+  std::set<std::uint64_t> copied;               // buffers in which a peer is
+  std::uint64_t looks = 0;                      // at those
+  bool refuses_to_open = false;
 
   ManagedMemory::Source source() {
-    return {[this](std::uint64_t size) -> Result<void*> {
-              asked.push_back(size);
-              if (size > limit) return fail(Code::kOutOfMemory);
-              const std::uint64_t address = next;
-              next += size + 2 * kMi;
-              slabs.emplace(address, size);
-              return reinterpret_cast<void*>(address);
-            },
-            [this](void* slab) -> Result<void> {
-              if (refuses_back) return fail(Code::kBusy);
-              EXPECT_EQ(slabs.erase(reinterpret_cast<std::uint64_t>(slab)), 1u);
-              return {};
-            }};
+    return {
+        [this](std::uint64_t size) -> Result<void*> {
+          asked.push_back(size);
+          if (size > limit) return fail(Code::kOutOfMemory);
+          const std::uint64_t address = next;
+          next += size + 2 * kMi;
+          slabs.emplace(address, size);
+          return reinterpret_cast<void*>(address);
+        },
+        [this](void* slab) { EXPECT_EQ(slabs.erase(reinterpret_cast<std::uint64_t>(slab)), 1u); },
+        [this](void* buffer, std::uint64_t size) -> Result<void> {
+          if (refuses_to_open) return fail(Code::kInvalidArgument);
+          EXPECT_TRUE(open.emplace(reinterpret_cast<std::uint64_t>(buffer), size).second);
+          return {};
+        },
+        [this](void* buffer) -> ManagedMemory::Cleared {
+          const auto address = reinterpret_cast<std::uint64_t>(buffer);
+          EXPECT_EQ(open.erase(address), 1u);
+          if (!copied.contains(address)) return {};
+          return [this, address] { return ++looks, !copied.contains(address); };
+        }};
   }
   std::uint64_t total() const {
     std::uint64_t bytes = 0;
@@ -131,19 +143,67 @@ TEST(ManagedMemory, SmallerSlabsWhenMemoryIsShort) {
   EXPECT_TRUE(memory.allocate(2 * kMi));
 }
 
-TEST(ManagedMemory, ASlabThatIsStillInUseIsNotUsedAgain) {
+TEST(ManagedMemory, BytesThatAPeerStillCopiesAreNotGivenOut) {
   FakeSource fake;
   ManagedMemory memory(fake.source());
-  void* const one = *memory.allocate(64 * kMi);
-  void* const two = *memory.allocate(64 * kMi);
-  fake.refuses_back = true;
-  EXPECT_TRUE(memory.free(one, 64 * kMi));
-  EXPECT_TRUE(memory.free(two, 64 * kMi));  // the second empty one: the source keeps it
+  void* const first = *memory.allocate(32 * kMi);
+  ASSERT_TRUE(memory.allocate(32 * kMi));
+  fake.copied.insert(number(first));
+  EXPECT_TRUE(memory.free(first, 32 * kMi));
+  EXPECT_EQ(memory.quarantined(), 1u);
+  EXPECT_FALSE(memory.free(first, 32 * kMi));
+  void* const second = *memory.allocate(32 * kMi);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(fake.asked.size(), 2u);  // there was no other room
+  fake.copied.clear();
+  EXPECT_EQ(*memory.allocate(32 * kMi), first);
+  EXPECT_EQ(memory.quarantined(), 0u);
+}
+
+TEST(ManagedMemory, ASlabGoesWhenTheLastPeerHasLeftIt) {
+  FakeSource fake;
+  ManagedMemory memory(fake.source());
+  const std::uint64_t large = 300 * kMi;
+  void* const buffer = *memory.allocate(large);
+  fake.copied.insert(number(buffer));
+  EXPECT_TRUE(memory.free(buffer, large));
+  EXPECT_EQ(memory.held(), large);
+  EXPECT_EQ(fake.slabs.size(), 1u);
+  fake.copied.clear();
+  void* const small = *memory.allocate(1);
+  EXPECT_EQ(fake.slabs.count(number(buffer)), 0u);
   EXPECT_EQ(memory.held(), 64 * kMi);
+  EXPECT_TRUE(memory.free(small, 1));
+}
+
+TEST(ManagedMemory, ACallLooksAtFewOfManyInQuarantineAndAtAllInTurn) {
+  FakeSource fake;
+  ManagedMemory memory(fake.source());
+  std::vector<void*> buffers;
+  for (int i = 0; i < 100; ++i) {
+    buffers.push_back(*memory.allocate(1));
+    fake.copied.insert(number(buffers.back()));
+  }
+  for (void* const buffer : buffers)
+    EXPECT_TRUE(memory.free(buffer, 1));
+  fake.looks = 0;
+  fake.copied.erase(number(buffers[99]));
+  for (int i = 0; i < 13; ++i)
+    EXPECT_TRUE(memory.allocate(1));
+  EXPECT_EQ(fake.looks, 13u * 8u);
+  EXPECT_EQ(memory.quarantined(), 99u);
+}
+
+TEST(ManagedMemory, ABufferThatPeersAreNotLetIntoIsNotLost) {
+  FakeSource fake;
+  ManagedMemory memory(fake.source());
+  fake.refuses_to_open = true;
+  EXPECT_EQ(memory.allocate(1).error().code(), Code::kInvalidArgument);
+  EXPECT_FALSE(memory.allocate(300 * kMi));
+  EXPECT_EQ(memory.held(), 64 * kMi);
+  fake.refuses_to_open = false;
   EXPECT_TRUE(memory.allocate(64 * kMi));
-  EXPECT_EQ(fake.asked.size(), 2u);
-  EXPECT_TRUE(memory.allocate(64 * kMi));
-  EXPECT_EQ(fake.asked.size(), 3u);
+  EXPECT_EQ(memory.held(), 64 * kMi);
 }
 
 TEST(ManagedMemory, RandomUse) {
@@ -170,6 +230,7 @@ TEST(ManagedMemory, RandomUse) {
       used.erase(victim);
     }
     ASSERT_EQ(memory.held(), fake.total());
+    ASSERT_EQ(fake.open.size(), used.size());
   }
   for (const auto& [begin, length] : used)
     ASSERT_TRUE(memory.free(reinterpret_cast<void*>(begin), length));

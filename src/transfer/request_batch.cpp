@@ -45,12 +45,33 @@ void RequestBatch::copy_directly(TimePoint deadline) {
     const SegmentHandle target = requests_[first].target;
     while (next < requests_.size() && requests_[next].target == target)
       ++next;
-    const auto path = engine_.direct(target);
-    if (path) path->copy(std::span(slices_).subspan(first, next - first), deadline);
+    copy_to(first, next, deadline);
+  }
+}
+
+void RequestBatch::copy_overlapping(TimePoint deadline) {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    const TransferRequest& request = requests_[i];
+    const auto source = reinterpret_cast<std::uint64_t>(request.source);
+    const std::uint64_t apart =
+        std::max(source, request.target_offset) - std::min(source, request.target_offset);
+    if (request.target == SegmentHandle::kLocal && apart < request.length) {
+      copy_to(i, i + 1, deadline);
+    }
+  }
+}
+
+void RequestBatch::copy_to(std::size_t first, std::size_t next, TimePoint deadline) {
+  const auto path = engine_.direct(requests_[first].target);
+  if (!path) return;
+  const std::span slices = std::span(slices_).subspan(first, next - first);
+  path->copy(slices, deadline);
+  for (Slice& slice : slices) {
+    if (was_taken_back(slice)) slice.code = Code::kAddressNotRegistered;
   }
   std::string_view way;
   std::uint64_t bytes = 0;
-  for (const Slice& slice : slices_) {
+  for (const Slice& slice : slices) {
     if (slice.code != Code::kOk || slice.length == 0) continue;
     if (slice.way != way) add_moved(way, std::exchange(bytes, 0));
     way = slice.way;

@@ -28,6 +28,9 @@ class RequestBatch {
   std::uint64_t bytes() const;
   // On the caller's thread, which is not the executor's, or not for long.
   void copy_directly(TimePoint deadline);
+  // The same for requests of this engine to itself whose two ranges overlap: the executor would cut
+  // them into pieces, and copy these side by side.
+  void copy_overlapping(TimePoint deadline);
   // Something is left for finish().
   bool has_rest() const;
   // Moves the rest, then sends the notification, if all went well. Executor thread.
@@ -36,6 +39,8 @@ class RequestBatch {
   TransferOutcome take_outcome();
 
  private:
+  // Of requests [first, next), which have one target.
+  void copy_to(std::size_t first, std::size_t next, TimePoint deadline);
   void add_moved(std::string_view path, std::uint64_t bytes);
   void add_moved(std::span<const EngineRequest> requests,
                  const std::map<std::string, std::uint64_t>& moved);

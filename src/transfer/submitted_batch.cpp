@@ -33,7 +33,11 @@ SubmittedBatch::~SubmittedBatch() = default;
 bool SubmittedBatch::in_own_process() const { return ::getpid() == owner_; }
 
 void SubmittedBatch::start(TimePoint deadline) {
-  if (batch_->bytes() <= kCopiedAtOnce) batch_->copy_directly(deadline);
+  if (batch_->bytes() <= kCopiedAtOnce) {
+    batch_->copy_directly(deadline);
+  } else {
+    batch_->copy_overlapping(deadline);
+  }
   const bool started =
       batch_->has_rest() && os::run_behind(*executor_, batch_->finish(deadline, &cancel_),
                                            [self = shared_from_this()] { self->end(); });

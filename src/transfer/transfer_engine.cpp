@@ -28,6 +28,7 @@ namespace {
 using base::Task;
 using base::TimePoint;
 using transfer::Engine;
+using transfer::segment_name;
 
 constexpr std::string_view kP2p = "P2PHANDSHAKE";
 constexpr std::chrono::hours kLongestTimeout(24);
@@ -71,12 +72,6 @@ Result<PortRange> ports_to_try(const TransferOptions& options, const net::Addres
   return PortRange{static_cast<std::uint16_t>(first), static_cast<std::uint16_t>(last - first + 1)};
 }
 
-// Of open_segment() and its like: the published engine takes "/name" for "name".
-std::string segment_name(std::string_view given) {
-  if (given.starts_with('/')) given.remove_prefix(1);
-  return std::string(given);
-}
-
 Result<void> set_path(const std::string& path, const Settings& settings,
                       transfer::EngineOptions& options) {
   constexpr std::array<std::string_view, 5> kPaths = {"auto", "tcp", "shm", "unix", "ring"};
@@ -93,12 +88,6 @@ Result<void> set_path(const std::string& path, const Settings& settings,
   }
   options.plain_within_host = path == "shm" && !sockets_only;
   return {};
-}
-
-Task<Result<void>> notify_by_name(Engine& engine, std::string name, Notification notification,
-                                  TimePoint deadline) {
-  MC_CO_TRY(const SegmentHandle target, co_await engine.known_segment(std::move(name), deadline));
-  co_return co_await engine.notify(target, std::move(notification), deadline);
 }
 
 Task<std::string> expose(Engine& engine) { co_return engine.metrics().expose(); }
@@ -292,7 +281,9 @@ Result<void> TransferEngine::unregister_memory(void* address, Milliseconds timeo
       os::run_blocking(state_->runtime->env().executor,
                        removed ? state_->engine->finish_unregister(*std::move(removed), deadline)
                                : state_->engine->leave_quarantine(base, deadline));
-  return done ? *std::move(done) : fail(Code::kNotReady);
+  if (!done) return fail(Code::kNotReady);
+  const bool unknown = !removed && !*done && done->error().code() == Code::kAddressNotRegistered;
+  return unknown ? fail(std::move(removed).error()) : *std::move(done);
 }
 
 Result<void> TransferEngine::register_memory_batch(std::span<const MemoryRange> ranges,
@@ -323,7 +314,7 @@ Result<void> TransferEngine::unregister_memory_batch(std::span<void* const> addr
   return finished ? *std::move(finished) : fail(Code::kNotReady);
 }
 
-Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
+Result<void*> TransferEngine::allocate_pool(std::uint64_t length) {
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   memory::Pool::Options options;
   options.size = length;
@@ -332,8 +323,6 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
   options.use = base::MemoryUse::kBuffers;
   MC_TRY(auto pool, memory::Pool::create(options));
   void* const address = pool->data();
-  MC_CHECK(state_->engine->register_memory(reinterpret_cast<std::uint64_t>(address), length, "*",
-                                           nullptr));
   state_->engine->registry().share_pool(*pool);
   state_->get_preparer().add(*pool, memory::kReadyFirst, {});
   std::lock_guard lock(state_->mutex);
@@ -341,24 +330,36 @@ Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
   return address;
 }
 
-Result<void> TransferEngine::free_memory(void* address) {
-  {
-    MC_TRY(const os::OpenCalls::Stay call, state_->admit());
-    std::lock_guard lock(state_->mutex);
-    if (!state_->pools.contains(address)) {
-      return fail(Code::kInvalidArgument, fmt::format("{} was not allocated here", address));
-    }
-  }
-  MC_CHECK(unregister_memory(address));
+void TransferEngine::free_pool(void* address) {
   std::unique_ptr<memory::Pool> pool;
   {
     std::lock_guard lock(state_->mutex);
     auto taken = state_->pools.extract(address);
     if (taken) pool = std::move(taken.mapped());
   }
-  if (!pool) return {};
+  if (!pool) return;
   state_->engine->registry().unshare_pool(*pool);
   state_->get_preparer().remove(*pool);
+}
+
+Result<void*> TransferEngine::allocate_memory(std::uint64_t length) {
+  MC_TRY(void* const address, allocate_pool(length));
+  auto registered = register_memory(address, length);
+  if (registered) return address;
+  free_pool(address);
+  return fail(std::move(registered).error());
+}
+
+Result<void> TransferEngine::free_memory(void* address) {
+  MC_TRY(const os::OpenCalls::Stay call, state_->admit());
+  {
+    std::lock_guard lock(state_->mutex);
+    if (!state_->pools.contains(address)) {
+      return fail(Code::kInvalidArgument, fmt::format("{} was not allocated here", address));
+    }
+  }
+  MC_CHECK(unregister_memory(address));
+  free_pool(address);
   return {};
 }
 
@@ -405,8 +406,8 @@ Result<void> TransferEngine::notify(std::string_view segment, const Notification
                                     Milliseconds timeout) {
   MC_TRY(const os::OpenCalls::Stay call, state_->admit());
   auto sent = os::run_blocking(state_->runtime->env().executor,
-                               notify_by_name(*state_->engine, segment_name(segment), notification,
-                                              state_->deadline(timeout)));
+                               state_->engine->notify_by_name(segment_name(segment), notification,
+                                                              state_->deadline(timeout)));
   return sent ? *std::move(sent) : fail(Code::kNotReady);
 }
 

@@ -135,6 +135,40 @@ TEST(TransferEngine, CopiesItsOwnMemoryOnTheCallersThread) {
   EXPECT_EQ(std::memcmp(memory.data() + 50'010, memory.data() + kSize + 50'010, kSize - 50'010), 0);
 }
 
+// Of any size, in both directions, waited for or not.
+TEST(TransferEngine, MovesRangesThatOverlapAsMemmoveDoes) {
+  TransferOptions options;
+  const auto engine = make(options);
+  constexpr std::size_t kSize = (4u << 20) + 17;
+  std::vector<char> memory(2 * kSize), expected(2 * kSize);
+  ASSERT_TRUE(engine->register_memory(memory.data(), memory.size()));
+  for (const bool submitted : {false, true}) {
+    for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite}) {
+      for (const std::size_t apart : {std::size_t{1}, std::size_t{4096}, kSize - 1}) {
+        for (const auto& [to, from] :
+             {std::pair{apart, std::size_t{0}}, std::pair{std::size_t{0}, apart}}) {
+          for (std::size_t i = 0; i < memory.size(); ++i)
+            expected[i] = memory[i] = static_cast<char>(i * 31 >> 4);
+          std::memmove(expected.data() + to, expected.data() + from, kSize);
+          const bool write = opcode == Opcode::kWrite;
+          const TransferRequest copy =
+              request(opcode, memory.data() + (write ? from : to), SegmentHandle::kLocal,
+                      memory.data() + (write ? to : from), kSize);
+          if (submitted) {
+            const auto batch = engine->submit({copy}, 60s);
+            ASSERT_TRUE(batch);
+            ASSERT_TRUE((*batch)->wait(60s));
+            ASSERT_TRUE((*batch)->outcome().ok());
+          } else {
+            ASSERT_TRUE(engine->transfer({&copy, 1}, 60s).ok());
+          }
+          ASSERT_TRUE(memory == expected) << submitted << ' ' << to << ' ' << from;
+        }
+      }
+    }
+  }
+}
+
 // Memory that is taken back while threads copy into it: from then on they don't.
 TEST(TransferEngine, TakesMemoryBackFromItsOwnCopies) {
   const auto engine = make();

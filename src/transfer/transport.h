@@ -76,6 +76,15 @@ struct Slice {
   std::string_view way;   // how it was moved, set by a transport that knows several; static text
 };
 
+inline bool is_plain_write(const Slice& slice) {
+  return slice.guard == 0 && slice.opcode == Opcode::kWrite;
+}
+// Plain memory was taken back while it was being written: it may be another's by now, so that the
+// write must not be tried again under a new key.
+inline bool was_taken_back(const Slice& slice) {
+  return slice.guard == 0 && slice.code == Code::kGenerationMismatch;
+}
+
 // Bytes of a peer, where they lie. They stay as they are for as long as `hold` lives; to let go of
 // it is safe on any thread, also after the engine has ended.
 struct PinnedBytes {

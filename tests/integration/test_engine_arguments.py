@@ -18,15 +18,16 @@ from test_engine_python import Memory, name_of, opened
     (("", "P2PHANDSHAKE", "tcp", ""), ["local_hostname"]),
     (("no host", "P2PHANDSHAKE", "tcp", ""), ["local_hostname", "no host"]),
     (("[::zz]", "P2PHANDSHAKE", "tcp", ""), ["local_hostname", "::zz"]),
-    (("127.0.0.1", "", "tcp", ""), ["metadata_server"]),
+    (("127.0.0.1", "", "tcp", ""), ["metadata_server: ''", "P2PHANDSHAKE"]),
+    (("127.0.0.1", "", "tcp", "", "etcd"), ["metadata_server: ''", "'etcd'"]),
     (("127.0.0.1", "etcd://127.0.0.1:2379", "tcp", ""), ["metadata_server", "etcd", "http://"]),
-    (("127.0.0.1", "127.0.0.1:2379", "tcp", ""), ["metadata_server", "etcd://127.0.0.1:2379"]),
+    (("127.0.0.1", "127.0.0.1:2379", "tcp", ""), ["metadata_server: '127.0.0.1:2379'", "http://"]),
     (("127.0.0.1", "redis://127.0.0.1:6379", "tcp", ""), ["metadata_server", "redis"]),
     (("127.0.0.1", "P2PHANDSHAKE", "carrier_pigeon", ""),
      ["protocol", "carrier_pigeon", "tcp", "rdma"]),
     (("127.0.0.1", "P2PHANDSHAKE", "xgmi", ""), ["protocol", "xgmi"]),
     (("127.0.0.1", "P2PHANDSHAKE", "nvlink", ""), ["protocol", "nvlink", "device"]),
-    (("127.0.0.1", "127.0.0.1:6379", "tcp", "", "redis"), ["metadata_server", "redis"])])
+    (("127.0.0.1", "127.0.0.1:6379", "tcp", "", "redis"), ["metadata_server: '127.0.0.1:6379'", "redis"])])
 def test_c24_a_wrong_setting_is_refused_and_named(
         arguments: tuple[str, ...], names: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     engine = TransferEngine()
@@ -34,6 +35,7 @@ def test_c24_a_wrong_setting_is_refused_and_named(
     assert call(*arguments) == -1
     said = capfd.readouterr().err
     assert said.count("\n") == 1 and all(name in said for name in names), said
+    assert "etcd://" not in said or "etcd://" in arguments[1], "a value that nobody gave"
     assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
 
 

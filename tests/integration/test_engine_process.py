@@ -188,12 +188,25 @@ calls = lambda: engine.get_batch_transfer_status([batch])
 TRANSFER = "calls = lambda: engine.transfer_sync_write(name, memory, there, 1 << 20)"
 
 
-@pytest.mark.parametrize("begin_a_call", [WAIT_FOR_A_BATCH, TRANSFER], ids=["batch", "transfer"])
+CALLS = {
+    "batch": WAIT_FOR_A_BATCH,
+    "transfer": TRANSFER,
+    "probe": "calls = lambda: engine.send_probe(name)",
+    "notify": "calls = lambda: engine.send_notify(name, 'a', 'b')",
+    "first_buffer": "calls = lambda: engine.get_first_buffer_address(name)",
+    "first_transfer": "calls = lambda: newcomer.transfer_sync_write(name, other, there, 100)",
+    "first_batch": "calls = lambda: newcomer.transfer_submit_write(name, other, there, 100)",
+    "first_notify": "calls = lambda: newcomer.send_notify(name, 'a', 'b')",
+    "first_question": "calls = lambda: newcomer.get_first_buffer_address(name)",
+}
+
+
+@pytest.mark.parametrize("begin_a_call", CALLS.values(), ids=CALLS)
 def test_ctrl_c_ends_a_call_that_waits(begin_a_call: str) -> None:
     with PeerProcess(1 << 20) as peer, subprocess.Popen(
             [sys.executable, "-c", OPEN + f"""
-engine = opened()
-memory = engine.allocate_managed_buffer(1 << 20)
+engine, newcomer = opened(), opened()  # which has not met the peer
+memory, other = engine.allocate_managed_buffer(1 << 20), newcomer.allocate_managed_buffer(100)
 name, there = sys.argv[1], int(sys.argv[2])
 assert engine.transfer_sync_write(name, memory, there, 1 << 20) == 0
 say("ready")

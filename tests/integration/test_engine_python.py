@@ -243,6 +243,23 @@ def test_managed_buffers(pair: tuple[TransferEngine, TransferEngine]) -> None:
     assert two.free_managed_buffer(theirs, MEBIBYTE) == 0
 
 
+@pytest.mark.parametrize("size", [100, 70_000, 4 * MEBIBYTE])
+def test_ranges_of_one_engine_may_overlap(size: int) -> None:
+    engine = opened()
+    memory = Memory(engine, 2 * size)
+    for to, source in ((1, 0), (0, 1), (size // 3, 0), (0, size // 3)):
+        expected = memory.bytes.copy()
+        expected[to:to + size] = memory.bytes[source:source + size].copy()
+        assert engine.transfer_sync_write(
+            name_of(engine), memory.address + source, memory.address + to, size) == 0
+        assert (memory.bytes == expected).all()
+        expected[to:to + size] = memory.bytes[source:source + size].copy()
+        batch = engine.batch_transfer_async_read(
+            name_of(engine), [memory.address + to], [memory.address + source], [size])
+        assert engine.get_batch_transfer_status([batch]) == 0
+        assert (memory.bytes == expected).all()
+
+
 def test_bytes_in_and_out_of_memory() -> None:
     engine = TransferEngine()  # needs no engine
     memory = numpy.zeros(100, dtype=numpy.uint8)

@@ -94,6 +94,16 @@ def test_every_byte_is_moved(operation: str, flags: tuple[str, ...], environment
         assert (words_at(target.name, SIZE) == expected).all()
 
 
+def test_reads_of_a_target_that_was_written_to_are_not_called_right(target: Target) -> None:
+    assert initiate(target.name, "--metadata_server=P2PHANDSHAKE", "--operation=write").returncode == 0
+    done = initiate(target.name, "--metadata_server=P2PHANDSHAKE", "--operation=read", "--verify")
+    assert done.returncode == 1 and "internal" not in done.stderr
+    for word in (target.name, "byte 0 of", "has written", "restart the target", "--operation=write"):
+        assert word in done.stderr, done.stderr
+    done = initiate(target.name, "--metadata_server=P2PHANDSHAKE", "--operation=write", "--verify")
+    assert done.returncode == 0 and "Data verified" in done.stdout, done.stderr
+
+
 def test_engines_meet_at_a_metadata_server() -> None:
     with MetadataServer() as server, Target(f"--metadata_server={server.url}") as target:
         assert target.method == "new RPC mapping"

@@ -283,7 +283,7 @@ int PythonEngine::transfer(const TransferArguments& arguments) {
 }
 
 std::uint64_t PythonEngine::submit(const TransferArguments& arguments) {
-  return within_memory("batch_transfer_async", 0, [&]() -> std::uint64_t {
+  const auto batch = within_memory("batch_transfer_async", 0, [&]() -> std::uint64_t {
     check_lists(arguments);
     const auto open = session();
     std::vector<TransferRequest> requests;
@@ -291,6 +291,8 @@ std::uint64_t PythonEngine::submit(const TransferArguments& arguments) {
     const WithoutGil without_gil;
     return open->submit(arguments.target, std::move(requests));
   });
+  check_raised();
+  return batch;
 }
 
 int PythonEngine::wait(const IntegerList& batches) {
@@ -316,8 +318,13 @@ int PythonEngine::notify(const std::string& target, const Notification& notifica
   const auto open = session();
   if (!open) return kNotReady;
   const Notification copy = notification;  // another thread may change the caller's
-  const WithoutGil without_gil;
-  return open->notify(target, copy);
+  int result = 0;
+  {
+    const WithoutGil without_gil;
+    result = open->notify(target, copy);
+  }
+  check_raised();
+  return result;
 }
 
 std::vector<Notification> PythonEngine::take_notifications() {
@@ -330,15 +337,25 @@ std::vector<Notification> PythonEngine::take_notifications() {
 int PythonEngine::probe(const std::string& target) {
   const auto open = session();
   if (!open) return kNotReady;
-  const WithoutGil without_gil;
-  return open->probe(target);
+  int result = 0;
+  {
+    const WithoutGil without_gil;
+    result = open->probe(target);
+  }
+  check_raised();
+  return result;
 }
 
 std::uint64_t PythonEngine::first_buffer(const std::string& target) {
   const auto open = session();
   if (!open) return 0;
-  const WithoutGil without_gil;
-  return open->first_buffer(target);
+  std::uint64_t result = 0;
+  {
+    const WithoutGil without_gil;
+    result = open->first_buffer(target);
+  }
+  check_raised();
+  return result;
 }
 
 int PythonEngine::write_bytes(Word address, nb::handle source, Word size) {

@@ -85,7 +85,7 @@ inline constexpr const char* kUnregister =
 
 Returns 0 when no peer touches it any more; -3 when there is none; -2 when a process of this host is
 still copying after five seconds: then the memory must stay as it is, until the same call, made again,
-has returned 0; -1 before initialize().
+has returned 0; -1 for managed memory, which free_managed_buffer() gives back, and before initialize().
 Source: include/mooncake/transfer.h, TransferEngine::unregister_memory.)";
 
 inline constexpr const char* kRegisterBatchSignature =
@@ -105,14 +105,18 @@ inline constexpr const char* kAllocateSignature =
 inline constexpr const char* kAllocate =
     R"(Address of a registered buffer of `arg0` bytes, which processes of this host reach with one copy;
 0 when there is no room. Classes are 8 KiB * 2^k up to 256 MiB, cut from slabs of 64 MiB to 2 GiB;
-what is larger is allocated by itself. Freed with the engine at the latest.
+what is larger is allocated by itself. A transfer stays within one buffer. Freed with the engine at the
+latest.
 Source: src/transfer/managed_memory.h.)";
 
 inline constexpr const char* kFreeSignature =
     "def free_managed_buffer(" MC_SELF ", arg0: int, arg1: int) -> int";
 inline constexpr const char* kFree =
-    R"(Gives a managed buffer back: free_managed_buffer(address, length). Returns 0, or -1 for what is
-no such buffer, or was allocated with a length of another class.)";
+    R"(Gives a managed buffer back: free_managed_buffer(address, length). Its registration ends at once,
+and its bytes are not given out again while a peer is still copying into or out of them. A peer that
+begins something new with the address reaches whoever has it then; what register_memory() was called
+for within the buffer must be unregistered before. Returns 0, or -1 for what is no such buffer, or was
+allocated with a length of another class.)";
 
 inline constexpr const char* kSyncWriteSignature =
     "def transfer_sync_write(" MC_SELF MC_ONE MC_HINT;
@@ -132,7 +136,8 @@ notify           a TransferNotify for the peer's get_notifies(), sent once the b
 transport_hint   a name of the published package, without effect
 
 Returns 0, or -1 when it failed or was not done by its deadline: then a write may have left a part of
-its bytes.
+its bytes. With this engine as its own target the two ranges may overlap: the bytes end up as memmove
+leaves them. Pieces of one batch must not overlap each other where one of them is written.
 Source: include/mooncake/transfer.h, TransferEngine::transfer.)";
 
 inline constexpr const char* kBatchWriteSignature =

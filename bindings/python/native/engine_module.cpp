@@ -110,10 +110,7 @@ void add_setup(Engine& type) {
           [](PythonEngine& self, const std::string& local_hostname,
              const std::string& metadata_server, const std::string& protocol,
              const std::string& device_name) {
-            const bool bare = metadata_server.find("://") == std::string::npos;
-            return self.initialize({local_hostname,
-                                    bare ? metadata_url(metadata_server, "etcd") : metadata_server,
-                                    protocol, device_name});
+            return self.initialize({local_hostname, metadata_server, protocol, device_name, ""});
           },
           nb::sig(docs::kInitializeSignature), docs::kInitialize)
       .def(
@@ -121,8 +118,8 @@ void add_setup(Engine& type) {
           [](PythonEngine& self, const std::string& local_hostname,
              const std::string& metadata_server, const std::string& protocol,
              const std::string& device_name, const std::string& metadata_type) {
-            return self.initialize({local_hostname, metadata_url(metadata_server, metadata_type),
-                                    protocol, device_name});
+            return self.initialize(
+                {local_hostname, metadata_server, protocol, device_name, metadata_type});
           },
           nb::sig(docs::kInitializeExtSignature), docs::kInitializeExt)
       .def("get_rpc_port", &PythonEngine::port, nb::sig(docs::kPortSignature), docs::kPort)

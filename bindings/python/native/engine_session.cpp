@@ -40,11 +40,6 @@ std::string kind_of(std::string_view message) {
   return kind;
 }
 
-transfer::ManagedMemory::Source slabs_of(TransferEngine& engine) {
-  return {[&engine](std::uint64_t size) { return engine.allocate_memory(size); },
-          [&engine](void* slab) { return engine.free_memory(slab); }};
-}
-
 // One byte adds one nanosecond.
 std::chrono::milliseconds time_for(std::span<const TransferRequest> requests) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::chrono::nanoseconds(kLongest).count());
@@ -90,7 +85,20 @@ TransferOutcome transfer_interruptibly(TransferEngine& engine,
 
 EngineSession::EngineSession(std::unique_ptr<TransferEngine> engine,
                              std::chrono::milliseconds timeout)
-    : engine_(std::move(engine)), timeout_(timeout), managed_memory_(slabs_of(*engine_)) {}
+    : engine_(std::move(engine)),
+      timeout_(timeout),
+      managed_memory_(transfer::managed_source(*engine_)) {}
+
+template <typename T>
+Result<T> EngineSession::ask(const std::function<base::Task<Result<T>>(
+                                 transfer::Engine&, base::TimePoint, os::CancelToken&)>& begin) {
+  const os::Env env = engine_->runtime().env();
+  os::CancelToken cancel;
+  auto answer =
+      os::run_blocking(env.executor, begin(engine_->engine(), env.now() + timeout_, cancel),
+                       kLookUp, interrupted, [&cancel] { cancel.cancel(); });
+  return answer ? *std::move(answer) : fail(Code::kNotReady, "the engine is being closed");
+}
 
 Result<SegmentHandle> EngineSession::open(const std::string& target) {
   {
@@ -98,7 +106,10 @@ Result<SegmentHandle> EngineSession::open(const std::string& target) {
     const auto known = handles_.find(target);
     if (known != handles_.end()) return known->second;
   }
-  MC_TRY(const SegmentHandle handle, engine_->open_segment(target, timeout_));
+  MC_TRY(const SegmentHandle handle,
+         ask<SegmentHandle>([&](auto& engine, auto deadline, auto& cancel) {
+           return engine.open_segment(transfer::segment_name(target), deadline, &cancel);
+         }));
   std::lock_guard lock(mutex_);
   handles_.emplace(target, handle);
   return handle;
@@ -177,15 +188,22 @@ int EngineSession::check(std::uint64_t number) {
 }
 
 int EngineSession::notify(const std::string& target, const Notification& notification) {
-  return note(target, engine_->notify(target, notification, timeout_));
+  return note(target, ask<void>([&](auto& engine, auto deadline, auto& cancel) {
+                return engine.notify_by_name(transfer::segment_name(target), notification, deadline,
+                                             &cancel);
+              }));
 }
 
 int EngineSession::probe(const std::string& target) {
-  return note(target, engine_->probe(target, timeout_));
+  return note(target, ask<void>([&](auto& engine, auto deadline, auto& cancel) {
+                return engine.probe(transfer::segment_name(target), deadline, &cancel);
+              }));
 }
 
 std::uint64_t EngineSession::first_buffer(const std::string& target) {
-  const auto address = engine_->first_buffer(target, timeout_);
+  const auto address = ask<std::uint64_t>([&](auto& engine, auto deadline, auto& cancel) {
+    return engine.first_buffer(transfer::segment_name(target), deadline, &cancel);
+  });
   if (address) return *address;
   base::log_error("get_first_buffer_address: {}", address.error().message());
   return 0;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,8 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/task.h"
 #include "mooncake/transfer.h"
 #include "native/batch_table.h"
+#include "os/cancel.h"
 #include "transfer/managed_memory.h"
 
 namespace mooncake::python {
@@ -40,6 +44,7 @@ class EngineSession {
   // failed.
   int check(std::uint64_t batch);
 
+  // These end early, too, when a signal handler raises.
   int notify(const std::string& target, const Notification& notification);
   int probe(const std::string& target);
   // 0 when there is none.
@@ -49,6 +54,11 @@ class EngineSession {
   void stop();
 
  private:
+  // Runs what `begin` makes, and waits for it; on the main thread a signal handler that raises ends
+  // that.
+  template <typename T>
+  Result<T> ask(const std::function<base::Task<Result<T>>(transfer::Engine&, base::TimePoint,
+                                                          os::CancelToken&)>& begin);
   Result<SegmentHandle> open(const std::string& target);
   Result<void> move(const std::string& target, std::vector<TransferRequest>& requests,
                     const std::optional<Notification>& notification);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "mooncake/config.h"
 #include "transfer/protocols.h"
 
@@ -63,11 +64,23 @@ constexpr Setting kSettings[] = {
      .env = "MOONCAKE_CLUSTER_SECRET"},
 };
 
-Result<void> check_metadata_server(const std::string& server) {
-  if (server == kP2p || server.starts_with("http://") || server.starts_with("memory://")) return {};
-  return fail(Code::kInvalidArgument,
-              fmt::format("metadata_server: '{}' is not P2PHANDSHAKE or http://host:port/metadata",
-                          server));
+// The connection string of initialize_ext(): a server, and the kind that it is of.
+std::string metadata_url(const EngineTexts& given) {
+  const std::string& server = given.metadata_server;
+  const std::string& type = given.metadata_type;
+  if (server == kP2p || type == kP2p || type == "p2p") return std::string(kP2p);
+  if (server.empty() || type.empty() || server.find("://") != std::string::npos) return server;
+  return type + "://" + server;
+}
+
+Result<std::string> metadata_server_of(const EngineTexts& given) {
+  std::string url = metadata_url(given);
+  if (url == kP2p || url.starts_with("http://") || url.starts_with("memory://")) return url;
+  const std::string type =
+      given.metadata_type.empty() ? "" : " of type " + base::quote(given.metadata_type);
+  return fail(Code::kInvalidArgument, fmt::format("metadata_server: {}{} is not P2PHANDSHAKE or "
+                                                  "http://host:port/metadata",
+                                                  base::quote(given.metadata_server), type));
 }
 
 // An IPv6 address without brackets is all address, unless it has a scope.
@@ -96,24 +109,17 @@ void apply_log_level(const Settings& settings) {
 
 }  // namespace
 
-std::string metadata_url(const std::string& server, const std::string& type) {
-  if (server == kP2p || type == kP2p || type == "p2p") return std::string(kP2p);
-  if (type.empty() || server.find("://") != std::string::npos) return server;
-  return type + "://" + server;
-}
-
 Result<EnginePlan> plan_engine(const EngineTexts& given) {
   if (given.local_hostname.empty()) {
     return fail(Code::kInvalidArgument, "local_hostname: must be given");
   }
+  MC_TRY(const std::string server, metadata_server_of(given));
   SettingInputs inputs;
   inputs.environment = process_environment(kSettings);
   inputs.arguments = {{"local_hostname", given.local_hostname},
-                      {"metadata_server", given.metadata_server},
+                      {"metadata_server", server},
                       {"protocol", given.protocol.empty() ? "tcp" : given.protocol}};
   MC_TRY(const Settings settings, Settings::resolve(kSettings, inputs));
-  const std::string& server = settings.text("metadata_server");
-  MC_CHECK(check_metadata_server(server));
   EnginePlan plan;
   plan.notices = settings.notices();
   MC_TRY(std::string notice, transfer::check_protocol(settings.text("protocol")));

@@ -14,6 +14,7 @@ struct EngineTexts {
   std::string metadata_server;
   std::string protocol;
   std::string device_name;
+  std::string metadata_type;  // of initialize_ext()
 };
 
 struct EnginePlan {
@@ -25,8 +26,5 @@ struct EnginePlan {
 // Every error names the setting, its value and what is allowed. Opens nothing; sets this process's
 // log level where MC_LOG_LEVEL is given.
 Result<EnginePlan> plan_engine(const EngineTexts& given);
-
-// The connection string of initialize_ext(): a server, and the kind that it is of.
-std::string metadata_url(const std::string& server, const std::string& type);
 
 }  // namespace mooncake::python

@@ -42,6 +42,17 @@ RemoteRange range_of(const Slice& slice) {
   return range;
 }
 
+bool are_apart(const std::byte* one, const std::byte* other, std::uint64_t size) {
+  return one + size <= other || other + size <= one;
+}
+
+// One buffer that overlaps with its own target.
+bool overlaps_itself(const Slice& slice) {
+  return slice.local.size() == 1 &&
+         !are_apart(slice.local.front().data(), reinterpret_cast<const std::byte*>(slice.remote),
+                    slice.length);
+}
+
 // Plain memory, on the caller's thread. An unregistration waits for the copy, which looks for it
 // after every step.
 class LocalPath final : public DirectPath {
@@ -52,27 +63,49 @@ class LocalPath final : public DirectPath {
   void close() { closed_.store(true, std::memory_order_relaxed); }
 
  private:
+  bool is_closed() const { return closed_.load(std::memory_order_relaxed); }
   // False when the rest is not to be tried.
   bool copy_one(Slice& slice, const memory::Use& use, TimePoint deadline);
+  bool move_within(Slice& slice, const memory::Use& use, TimePoint deadline);
 
   const memory::Registry& registry_;
   const base::Clock& clock_;
   std::atomic<bool> closed_{false};
 };
 
+// As memmove does, in steps: from the end where the target lies behind the source.
+bool LocalPath::move_within(Slice& slice, const memory::Use& use, TimePoint deadline) {
+  auto* const here = slice.local.front().data();
+  auto* const there = reinterpret_cast<std::byte*>(slice.remote);
+  const bool write = slice.opcode == Opcode::kWrite;
+  std::byte* const to = write ? there : here;
+  const std::byte* const from = write ? here : there;
+  for (std::uint64_t left = slice.length; left > 0;) {
+    if (is_closed() || !use.live()) return true;
+    if (clock_.now() >= deadline) return false;
+    const std::uint64_t size = std::min(left, kDirectStep);
+    const std::uint64_t offset = to < from ? slice.length - left : left - size;
+    std::memmove(to + offset, from + offset, size);
+    left -= size;
+  }
+  slice.code = Code::kOk;
+  slice.way = kCapabilities.name;
+  return true;
+}
+
 bool LocalPath::copy_one(Slice& slice, const memory::Use& use, TimePoint deadline) {
+  if (overlaps_itself(slice)) return move_within(slice, use, deadline);
   BufferCursor local(slice.local);
   auto* const there = reinterpret_cast<std::byte*>(slice.remote);
   for (std::uint64_t offset = 0; offset < slice.length;) {
-    if (closed_.load(std::memory_order_relaxed) || !use.live()) return true;
+    if (is_closed() || !use.live()) return true;
     if (clock_.now() >= deadline) return false;
     const base::MutableBuffer piece = local.peek(kDirectStep);
     if (piece.empty()) return true;
     const bool write = slice.opcode == Opcode::kWrite;
     std::byte* const to = write ? there + offset : piece.data();
     const std::byte* const from = write ? piece.data() : there + offset;
-    const bool apart = to + piece.size() <= from || from + piece.size() <= to;
-    if (apart) {
+    if (are_apart(to, from, piece.size())) {
       memory::copy_bytes(to, from, piece.size());
     } else {
       std::memmove(to, from, piece.size());

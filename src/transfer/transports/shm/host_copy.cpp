@@ -26,8 +26,10 @@ constexpr std::size_t kMaxRanges = 1024;   // of one process_vm_* call (UIO_MAXI
 struct CallState {
   const base::Clock& clock;
   const TimePoint deadline;
-  const memory::Pass write_pass;  // beside the region's, for guarded writes
-  bool over = false;              // the rest is not to be tried
+  const memory::Pass write_pass;         // beside the region's, for guarded writes
+  memory::Pass entered{};                // the last under which plain memory was written
+  std::vector<AddressRange> taken_back;  // regions that were, after something was written there
+  bool over = false;                     // the rest is not to be tried
   bool too_late = false;
 
   bool may_go_on(bool alive) {
@@ -35,6 +37,9 @@ struct CallState {
     too_late = clock.now() >= deadline;
     over = too_late || !alive;
     return !over;
+  }
+  void note_refused(memory::Pass pass, const AddressRange& range) {
+    if (pass == entered && range.end != 0) taken_back.push_back(range);
   }
 };
 
@@ -55,7 +60,7 @@ class HostPeer::MappedCopier {
       return;
     }
     for (std::uint64_t offset = 0; offset < slice.length;) {
-      if (!stay(target.pass, slice.remote)) return;
+      if (!stay(target.pass, slice)) return;
       const base::MutableBuffer piece = local.peek(left_);
       if (piece.empty()) return;
       std::byte* const there = target.mapped + offset;
@@ -73,15 +78,16 @@ class HostPeer::MappedCopier {
   }
 
  private:
-  bool stay(memory::Pass pass, std::uint64_t address) {
+  bool stay(memory::Pass pass, const Slice& slice) {
     if (inside_ == pass && left_ > 0) return true;
     slots_.leave();
     inside_ = {};
     if (!state_.may_go_on(peer_.alive())) return false;
     if (!slots_.enter(pass)) {
-      peer_.forget(pass, address);
+      state_.note_refused(pass, peer_.forget(pass, slice.remote));
       return false;
     }
+    if (is_plain_write(slice)) state_.entered = pass;
     if (state_.write_pass != memory::Pass::kNone && !slots_.enter(state_.write_pass)) {
       state_.over = true;
       return false;
@@ -121,7 +127,7 @@ class HostPeer::ProcessCopier {
   bool is_full() const {
     return bytes_ == kStay || remotes_ == kMaxRanges || locals_ == kMaxRanges;
   }
-  bool enter(memory::Pass pass, std::uint64_t address);
+  bool enter(memory::Pass pass, const Slice& slice);
   std::uint64_t add_part(BufferCursor& local, std::uint64_t left);
   ssize_t call_kernel();
   void settle(std::uint64_t moved);
@@ -138,7 +144,7 @@ class HostPeer::ProcessCopier {
   std::size_t locals_ = 0, remotes_ = 0;
 };
 
-bool HostPeer::ProcessCopier::enter(memory::Pass pass, std::uint64_t address) {
+bool HostPeer::ProcessCopier::enter(memory::Pass pass, const Slice& slice) {
   const auto end = passes_.begin() + static_cast<std::ptrdiff_t>(entered_);
   if (std::find(passes_.begin(), end, pass) != end) return true;
   if (slots_.full()) flush();
@@ -150,9 +156,10 @@ bool HostPeer::ProcessCopier::enter(memory::Pass pass, std::uint64_t address) {
     passes_[entered_++] = write_pass;
   }
   if (!slots_.enter(pass)) {
-    peer_.forget(pass, address);
+    state_.note_refused(pass, peer_.forget(pass, slice.remote));
     return false;
   }
+  if (is_plain_write(slice)) state_.entered = pass;
   passes_[entered_++] = pass;
   return true;
 }
@@ -166,7 +173,7 @@ void HostPeer::ProcessCopier::add(Slice& slice, const Target& target) {
   BufferCursor local(slice.local);
   for (std::uint64_t offset = 0; offset < slice.length;) {
     if (is_full()) flush();
-    if (state_.over || !enter(target.pass, slice.remote)) return;
+    if (state_.over || !enter(target.pass, slice)) return;
     opcode_ = slice.opcode;
     const std::uint64_t length = add_part(local, slice.length - offset);
     if (length == 0) return;
@@ -247,7 +254,7 @@ class HostPeer::Copier {
       : peer_(peer),
         terms_(terms),
         slots_(peer.gate_->claim()),
-        state_{peer.clock_, terms.deadline, terms.write_pass} {
+        state_{.clock = peer.clock_, .deadline = terms.deadline, .write_pass = terms.write_pass} {
     state_.over = !slots_;
   }
 
@@ -255,6 +262,9 @@ class HostPeer::Copier {
   void copy(std::span<Slice> window);
   bool is_over() const { return state_.over; }
   bool is_too_late() const { return state_.too_late; }
+  void tell_taken_back(std::vector<AddressRange>& ranges) const {
+    ranges.insert(ranges.end(), state_.taken_back.begin(), state_.taken_back.end());
+  }
 
  private:
   HostPeer& peer_;
@@ -303,6 +313,8 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
     return take_part();
   }
   bool is_too_late() const { return too_late_; }
+  // Once nobody takes a part any more.
+  const std::vector<AddressRange>& taken_back() const { return taken_back_; }
 
  private:
   struct Share {
@@ -330,6 +342,7 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
   std::uint64_t offset_ = 0;
   BufferCursor cursor_{std::span<const base::MutableBuffer>()};
   std::vector<std::uint64_t> left_;  // bytes not copied yet, of slices that were cut
+  std::vector<AddressRange> taken_back_;
 };
 
 std::uint64_t HostPeer::SharedCopy::take_part() {
@@ -340,6 +353,8 @@ std::uint64_t HostPeer::SharedCopy::take_part() {
     copied += settle(share);
   }
   if (copier.is_too_late()) too_late_ = true;
+  std::lock_guard lock(mutex_);
+  copier.tell_taken_back(taken_back_);
   return copied;
 }
 
@@ -404,24 +419,40 @@ std::uint64_t HostPeer::SharedCopy::settle(const Share& share) {
   return copied;
 }
 
-bool HostPeer::copy_alone(std::span<Slice> slices, const Terms& terms) {
+bool HostPeer::copy_alone(std::span<Slice> slices, const Terms& terms,
+                          std::vector<AddressRange>& taken_back) {
   Copier copier(*this, terms);
   for (std::size_t at = 0; at < slices.size() && !copier.is_over();) {
     const auto window = slices.subspan(at, std::min(kWindow, slices.size() - at));
     at += window.size();
     copier.copy(window);
   }
+  copier.tell_taken_back(taken_back);
   return !copier.is_too_late();
 }
 
-bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms) {
+bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms,
+                             std::vector<AddressRange>& taken_back) {
   Target first{};
   std::vector<Memory> held;
   resolve(slices.first(1), terms, {&first, 1}, held);
   const unsigned kind = (first.mapped ? 2 : 0) + (slices.front().opcode == Opcode::kWrite ? 1 : 0);
   SharedCopy work(*this, slices, bytes, terms);
   crew_.run(work, bytes, kind);
+  taken_back = work.taken_back();
   return !work.is_too_late();
+}
+
+// What was taken back while the call wrote there may be another's by now: to look it up again, as
+// is done with what was never known, would be to write over that.
+void HostPeer::give_up(std::span<Slice> slices, std::span<const AddressRange> taken_back) {
+  for (Slice& slice : slices) {
+    if (slice.code != Code::kNotReady || !is_plain_write(slice)) continue;
+    const bool lost = std::ranges::any_of(taken_back, [&](const AddressRange& range) {
+      return slice.remote < range.end && range.begin < slice.remote + slice.length;
+    });
+    if (lost) slice.code = Code::kGenerationMismatch;
+  }
 }
 
 void HostPeer::copy_on(std::span<Slice> slices, const Terms& terms) {
@@ -429,8 +460,10 @@ void HostPeer::copy_on(std::span<Slice> slices, const Terms& terms) {
   std::uint64_t bytes = 0;
   for (const Slice& slice : slices)
     bytes += is_wanted(slice, terms) ? slice.length : 0;
-  const bool in_time =
-      crew_.may_help(bytes) ? copy_together(slices, bytes, terms) : copy_alone(slices, terms);
+  std::vector<AddressRange> taken_back;
+  const bool in_time = crew_.may_help(bytes) ? copy_together(slices, bytes, terms, taken_back)
+                                             : copy_alone(slices, terms, taken_back);
+  if (!taken_back.empty()) give_up(slices, taken_back);
   if (in_time) return;
   for (Slice& slice : slices) {
     if (slice.code == Code::kNotReady) slice.code = Code::kDeadlineExceeded;

@@ -122,10 +122,13 @@ void HostPeer::drop_pool(std::uint64_t pool) {
   }
 }
 
-void HostPeer::forget(memory::Pass pass, std::uint64_t address) {
+AddressRange HostPeer::forget(memory::Pass pass, std::uint64_t address) {
   std::lock_guard lock(mutex_);
   const Region* const region = regions_.covering(address, address + 1);
-  if (region && region->pass == pass) regions_.take_youngest(region->base);
+  if (!region || region->pass != pass) return {};
+  const AddressRange range{region->base, region->base + region->length};
+  regions_.take_youngest(region->base);
+  return range;
 }
 
 const HostPeer::Word* HostPeer::word_of(const Region& region, const Slice& slice,
@@ -224,7 +227,13 @@ std::vector<AskedRange> HostPeer::unknown(std::span<const Slice> slices) {
   std::lock_guard lock(mutex_);
   for (const Slice& slice : slices) {
     if (!is_for_copy(slice)) continue;
-    const Region* const region = regions_.covering(slice.remote, slice.remote + slice.length);
+    const std::uint64_t end = slice.remote + slice.length;
+    const Region* region = regions_.covering(slice.remote, end);
+    // One that has been taken back may hide another that is there now.
+    while (region && !gate_->admits(region->pass)) {
+      regions_.take_youngest(region->base);
+      region = regions_.covering(slice.remote, end);
+    }
     if (region && region->is_of_kind(slice) && region->opens_to(slice)) continue;
     ranges.push_back({slice.remote, slice.length, slice.guard != 0});
   }

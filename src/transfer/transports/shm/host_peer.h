@@ -85,6 +85,9 @@ inline bool is_for_copy(const Slice& slice) {
 inline bool is_guarded_write(const Slice& slice) {
   return slice.guard != 0 && slice.opcode == Opcode::kWrite;
 }
+struct AddressRange {
+  std::uint64_t begin = 0, end = 0;
+};
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
 // process_vm_readv and process_vm_writev; both inside its gate. Thread-safe.
@@ -185,8 +188,12 @@ class HostPeer final : public DirectPath {
            is_guarded_write(slice) == (terms.write_pass != memory::Pass::kNone);
   }
   void copy_on(std::span<Slice> slices, const Terms& terms);
-  bool copy_alone(std::span<Slice> slices, const Terms& terms);
-  bool copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms);
+  static void give_up(std::span<Slice> slices, std::span<const AddressRange> taken_back);
+  // `taken_back`: regions that were, after the call had written there.
+  bool copy_alone(std::span<Slice> slices, const Terms& terms,
+                  std::vector<AddressRange>& taken_back);
+  bool copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms,
+                     std::vector<AddressRange>& taken_back);
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, const Terms& terms, std::span<Target> targets,
                std::vector<Memory>& held);
@@ -200,8 +207,8 @@ class HostPeer final : public DirectPath {
   const Memory* pool_of(const Region& region) const;
   // Null when the peer contradicts itself.
   static std::byte* address_in(const MappedPool& pool, const Region& region, const Slice& slice);
-  // The peer has taken back what this pass stood for.
-  void forget(memory::Pass pass, std::uint64_t address);
+  // The peer has taken back what this pass stood for. Gives the range, once; else an empty one.
+  AddressRange forget(memory::Pass pass, std::uint64_t address);
 
   const base::Clock& clock_;
   CopyCrew& crew_;
