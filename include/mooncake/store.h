@@ -226,10 +226,11 @@ class Store {
                                          bool force = false);
 
   // Remove the objects whose keys match, or all, and give their number. Leased ones stay unless it
-  // is forced; those that are first being written stay. The pattern has RE2's syntax, to 4096
-  // bytes, and may match anywhere in a key; a wrong one, the empty one too, is kInvalidArgument.
-  // What is put meanwhile may stay. Done in steps, each of which has the deadline of a call; an
-  // error says how many had gone before it.
+  // is forced; those that are first being written stay. The pattern has RE2's syntax, and may match
+  // anywhere in a key; a wrong one, the empty one too, is kInvalidArgument, and so is one that
+  // needs more than 256 steps for a byte of a key: about one for each character, as often as that
+  // is repeated ("a.{200}z" needs 400). What is put meanwhile may stay. Done in steps, each of
+  // which has the deadline of a call; an error says how many had gone before it.
   Result<std::uint64_t> remove_by_regex(std::string_view pattern, bool force = false);
   Result<std::uint64_t> remove_all(bool force = false);
 

@@ -144,6 +144,10 @@ Result<Plan> make_plan(const Settings& settings) {
   }
   const std::string& master = settings.text("master_server_address");
   MC_TRY(const net::Address at, net::parse_address(master, kMasterPort));
+  if (at.port == 0) {
+    return fail(Code::kInvalidArgument,
+                "master_server_address: '" + master + "': nobody is at port 0");
+  }
   if (at.host == "embedded") {
     return fail(Code::kInvalidArgument,
                 "master_server_address: 'embedded' would be a Master that nobody else reaches");

@@ -192,6 +192,7 @@ class Client final : public RpcClient {
   bool stopping_ = false;
   base::Duration backoff_{};
   base::TimePoint next_attempt_{};
+  std::string last_failure_;  // to connect; for the error of a call that waits for the next attempt
   base::TaskGroup tasks_;
 };
 
@@ -256,7 +257,7 @@ void Client::end(Call& call, Result<Reply> result) {
 void Client::end_late(Call& call) {
   end(call, fail(Code::kDeadlineExceeded,
                  fmt::format("method {:#06x} to {}{}", static_cast<unsigned>(call.method), target_,
-                             call.link ? "" : ": not connected yet")));
+                             call.link ? "" : ": not connected" + last_failure_)));
 }
 
 void Client::end_unwritable(Call& call) {
@@ -347,6 +348,7 @@ Task<void> Client::connect() {
       break;
     }
     link_ = *link;
+    last_failure_.clear();
     std::vector<std::shared_ptr<Call>> waiting;
     for (const auto& [id, call] : calls_)
       waiting.push_back(call);
@@ -411,6 +413,7 @@ void Client::failed(const Error& error) {
   const auto half = static_cast<std::uint64_t>(backoff_.count()) / 2;
   const base::Duration jitter(static_cast<std::int64_t>(half + env_.random.below(half + 1)));
   next_attempt_ = env_.now() + std::max(jitter, std::min(asked, options_.backoff_max));
+  last_failure_ = ", the last attempt: " + error.message();
   end_all(nullptr, error);
 }
 

@@ -294,6 +294,8 @@ TEST_F(RpcTest, AttemptsKeepADistanceBoundedByTheDeadline) {
   Result<Reply> reply = call(kEcho, "x", milliseconds(1));
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().code(), Code::kDeadlineExceeded);
+  EXPECT_NE(reply.error().detail().find("the last attempt: "), std::string::npos);
+  EXPECT_NE(reply.error().detail().find("no server"), std::string::npos) << "what it met";
 }
 
 TEST_F(RpcTest, OneAttemptServesAllWhoWait) {

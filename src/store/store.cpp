@@ -43,6 +43,15 @@ Task<Result<std::unique_ptr<net::Channel>>> join_embedded(os::Env env,
   co_return std::move(ends.second);
 }
 
+Result<net::Address> master_address(const std::string& text) {
+  Result<net::Address> address = net::parse_address(text, kDefaultMasterPort);
+  if (address && address->port == 0) {
+    address = fail(Code::kInvalidArgument, fmt::format("'{}': nobody is at port 0", text));
+  }
+  if (!address) return fail(std::move(address).error().with_context("master_server_address"));
+  return address;
+}
+
 std::int32_t put_code(Code code) { return code == Code::kObjectExists ? 0 : code_info(code).store; }
 
 }  // namespace
@@ -113,8 +122,7 @@ Result<net::RpcClient::Connector> Store::State::connector() {
     store::master::MasterServer* master = embedded.get();
     return [world, master](TimePoint) { return join_embedded(world, master); };
   }
-  MC_TRY(net::Address address,
-         net::parse_address(options.master_server_address, kDefaultMasterPort));
+  MC_TRY(net::Address address, master_address(options.master_server_address));
   return [world, address](TimePoint deadline) { return dial(world, address, deadline); };
 }
 
@@ -129,13 +137,14 @@ Task<Result<void>> Store::State::start() {
     embedded = std::move(*master);
   }
   auto connect = connector();
-  if (!connect) co_return fail(std::move(connect).error().with_context("master_server_address"));
+  if (!connect) co_return fail(std::move(connect).error());
   store::ClientOptions client_options;
   client_options.connect_to_master = std::move(*connect);
   client_options.master_name = options.master_server_address;
   client_options.identity = engine->engine().identity();
   client_options.identity.role = "client";
   client_options.host = engine->engine().address().host;
+  client_options.id = static_cast<store::ClientId>(base::secure_random() | 1);
   client_options.segment_size = options.global_segment_size;
   client_options.budget = engine->engine().budget();
   client_options.preparer = &engine->preparer();
@@ -163,9 +172,7 @@ Store::~Store() { close(); }
 
 Result<std::unique_ptr<Store>> Store::create(const StoreOptions& options) {
   if (options.master_server_address != kEmbedded) {
-    Result<net::Address> address =
-        net::parse_address(options.master_server_address, kDefaultMasterPort);
-    if (!address) return fail(std::move(address).error().with_context("master_server_address"));
+    MC_CHECK(master_address(options.master_server_address));
   }
   if (options.global_segment_size != 0 && options.global_segment_size < 1024) {
     return fail(Code::kInvalidArgument,
@@ -263,7 +270,8 @@ Result<void> Store::State::put_one(std::string_view key, ConstBytes value,
   const Code code = outcome.codes.front();
   if (put_code(code) == 0) return {};
   std::string what = fmt::format("{} '{}'", upsert ? "upsert" : "put", key);
-  const bool explained = code == Code::kNoSpace || code == Code::kInvalidArgument;
+  const bool explained = code == Code::kNoSpace || code == Code::kInvalidArgument ||
+                         code == Code::kBusy || code == Code::kUnreachable;
   if (explained && !outcome.why.empty()) what += ": " + outcome.why;
   return fail(code, std::move(what));
 }

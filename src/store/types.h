@@ -21,7 +21,9 @@ inline constexpr std::size_t kMaxWhyEvents = 32;  // of one key in its reply
 inline constexpr std::size_t kMaxKeyLength = memory::kMaxKeyLength;
 inline constexpr std::uint64_t kMaxSegment = std::uint64_t{1} << 44;  // 2^32 units
 
-// One store client; drawn at its start, never that of a process or engine.
+// One store client; drawn at its start, never that of a process or engine. The Master takes whoever
+// says it for that client, so it is shown to nobody else: what is shown is
+// store/master/client_names.h's.
 enum class ClientId : std::uint64_t {};
 
 // Where one replica lies: a segment's handle in the Master's table (never reused while anything can

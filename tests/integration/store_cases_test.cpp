@@ -46,6 +46,18 @@ std::string value_of(std::size_t writer, std::size_t key, std::size_t size) {
   return value;
 }
 
+// C24: a port at which nobody can be is a typo, said at once instead of after a time-out.
+TEST(StoreCases, C24AMasterAtPortZeroIsRefusedAtOnce) {
+  StoreOptions options;
+  options.master_server_address = "127.0.0.1:0";
+  options.timeout = std::chrono::hours(1);
+  const Result<std::unique_ptr<Store>> store = Store::create(options);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(store.error().message().find("master_server_address: '127.0.0.1:0'"), std::string::npos)
+      << store.error().message();
+}
+
 // C11: a put of an existing key leaves it as it is; an upsert replaces it, and readers see one
 // whole version or the other, whoever reads, at any moment.
 TEST(StoreCases, C11AnUpsertReplacesAtomically) {

@@ -162,6 +162,7 @@ def test_names_and_defaults_are_those_of_the_published_program() -> None:
     (["-metadata_server=etcd://a"], ["metadata_server", "P2PHANDSHAKE"]),
     (["-master_server_address=etcd://a;b"], ["master_server_address"]),
     (["-master_server_address=embedded"], ["master_server_address", "embedded"]),
+    (["-master_server_address=127.0.0.1:0"], ["master_server_address", "port 0"]),
     (["-host="], ["host"])])
 def test_c24_a_wrong_flag_is_refused_and_named(flags: list[str], words: list[str]) -> None:
     done = subprocess.run([CLIENT, *flags], capture_output=True, text=True, timeout=20)

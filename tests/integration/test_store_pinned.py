@@ -132,6 +132,23 @@ def test_what_is_pinned_stays_as_it_was(
         assert owner.get("large") == large
 
 
+def test_puts_find_the_room_that_pins_leave(live_master: MasterProcess, owner: Any) -> None:
+    keys = [f"k{number}" for number in range(10)]
+    for key in keys:
+        assert owner.put(key, random_bytes(MEBIBYTE)) == 0
+    with reading(live_master.address) as reader:
+        for key in keys:
+            assert reader.ask("pin", key) == "pinned"
+        assert owner.remove_all(force=True) == len(keys)
+        for number in range(4):
+            assert owner.put(f"free{number}", random_bytes(MEBIBYTE)) == 0, number
+        # Then nothing is left but what is pinned.
+        [outcome] = owner.batch_put_outcomes(["large"], [bytes(10 * MEBIBYTE)])
+        assert outcome["code"] != 0
+        assert "needs 10 MiB" in outcome["detail"]
+        assert "let go of what pin() and get_pinned() gave" in outcome["detail"]
+
+
 def test_a_killed_reader_pins_nothing(live_master: MasterProcess, owner: Any) -> None:
     put_in_the_middle(owner, "k", random_bytes(MEBIBYTE))
     large = random_bytes(LARGE)

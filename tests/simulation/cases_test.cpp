@@ -249,6 +249,36 @@ TEST_F(Cases, APutOfAnExistingKeyMovesNoData) {
   EXPECT_EQ(run(get(life(1), "k")), std::byte{1});
 }
 
+// A put whose place was granted at an owner that is dead finds another one.
+TEST_F(Cases, APutGoesOnToAnotherOwner) {
+  start(3);
+  ASSERT_EQ(run(put(life(2), "before")), Code::kOk);
+  cluster->kill_client(0);
+  store::PutOptions there;
+  there.config.preferred_segments = {"client0:12300"};
+  for (int i = 0; i < 20; ++i) {
+    const std::string key = "k" + std::to_string(i);
+    EXPECT_EQ(run(put(life(2), key)), Code::kOk) << key;
+    EXPECT_EQ(run(put_with(life(2), "p" + key, std::byte{2}, there)).codes.front(), Code::kOk);
+    EXPECT_EQ(run(get(life(1), "p" + key)), std::byte{2});
+  }
+  EXPECT_EQ(core().totals().clients, 3u) << "the dead one has not been forgotten yet";
+  EXPECT_EQ(core().totals().open_grants, 0u);
+}
+
+TEST_F(Cases, APutThatReachesNoOwnerSaysSo) {
+  options.segment_size = 1u << 20;
+  start(2);
+  ASSERT_EQ(run(put(life(0), "before")), Code::kOk);
+  run(life(1)->client->unmount_segment({}, cluster->now() + seconds(1)));
+  cluster->kill_client(0);
+  const store::PutOutcome outcome = run(put_with(life(1), "k", std::byte{1}, {}));
+  EXPECT_EQ(outcome.codes.front(), Code::kUnreachable);
+  EXPECT_NE(outcome.why.find("needs 20000 B; "), std::string::npos) << outcome.why;
+  EXPECT_NE(outcome.why.find("the owner of the room was not reached"), std::string::npos)
+      << outcome.why;
+}
+
 // A writer that dies in the middle of a put: its key is usable again within client_ttl + 5 s.
 TEST_F(Cases, KeysOfADeadWriterAreUsableAgain) {
   options.core.client_ttl = seconds(2);

@@ -187,8 +187,9 @@ inline constexpr const char* kRemoveBatch = "remove() of many.";
 inline constexpr const char* kRemoveRegexSignature =
     "def remove_by_regex(" MC_SELF ", regex_pattern: str, force: bool = False) -> int";
 inline constexpr const char* kRemoveRegex =
-    R"(Removes all objects whose keys have a match of the pattern anywhere (RE2 syntax, to 4096 bytes); those
-with a lease stay unless it is forced, those that are being written stay.
+    R"(Removes all objects whose keys have a match of the pattern anywhere (RE2 syntax); those with a lease
+stay unless it is forced, those that are being written stay. A pattern that needs more than 256 steps for a
+byte of a key (about one for each character, as often as that is repeated) is a bad one: use several.
 
 Returns their number; -600 for a bad pattern, the empty one included, or when not set up; -900 or -901
 when the Master is out of reach: then some may have gone, which one line on stderr says.

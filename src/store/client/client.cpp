@@ -39,7 +39,7 @@ ClientImpl::ClientImpl(os::Env env, transfer::Engine& engine, ClientOptions opti
     : env_(env),
       engine_(engine),
       options_(std::move(options)),
-      id_(static_cast<ClientId>(env.random.next() | 1)),
+      id_(options_.id != ClientId{} ? options_.id : static_cast<ClientId>(env.random.next() | 1)),
       master_(env, options_.master_name, options_.connect_to_master, options_.identity,
               engine.shares_memory()),
       counters_(metrics_) {}

@@ -17,6 +17,7 @@
 #include "mooncake/store.h"
 #include "net/rpc.h"
 #include "os/env.h"
+#include "store/types.h"
 #include "transfer/engine.h"
 
 namespace mooncake::store {
@@ -29,6 +30,9 @@ struct ClientOptions {
   net::RpcClient::Connector connect_to_master;  // sockets, or an in-process pair
   std::string master_name;                      // for messages
   net::Identity identity;
+  // Who this client is to the Master, which takes whoever knows it at its word: a secret of the
+  // two. 0: drawn from the environment's random numbers, which others could foretell.
+  ClientId id{};
   std::string host;  // for placement
   std::uint64_t segment_size = 0;
   memory::Preparer* preparer = nullptr;  // null: the pool is prepared on the spot
@@ -63,8 +67,8 @@ struct PutOptions {
 struct PutOutcome {
   PutOutcome() = default;
   std::vector<Code> codes;  // one for each item
-  // What the first item without space lacked, is wrong with the config, or kept the Master from
-  // answering.
+  // What the first item without space lacked, stood in its way (readers' pins, a dead owner), is
+  // wrong with the config, or kept the Master from answering.
   std::string why;
 };
 

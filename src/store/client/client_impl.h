@@ -71,6 +71,10 @@ class ClientImpl final : public Client {
 
   // Put (client_put.cpp). Each works on the items of one message.
   Task<void> put_some(PutCall& call, std::size_t first, std::size_t size);
+  struct Refusals;
+  Task<bool> put_once(PutCall& call, std::vector<std::size_t>& left,
+                      std::map<std::size_t, Refusals>& refusals);
+  static void explain_refusals(PutCall& call, std::size_t item, const Refusals& refused);
   Task<Result<PlacedBatch>> grant(const PutCall& call, std::span<const std::string_view> keys,
                                   std::span<const std::uint64_t> sizes, Numbers numbers);
   Task<void> write_and_publish(PutState& state);

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/text.h"
+#include "mooncake/config.h"
 #include "store/client/client_impl.h"
 
 namespace mooncake::store {
@@ -18,8 +20,13 @@ base::Duration time_to_finish(base::Duration left) {
   return std::min<base::Duration>(left / 8, std::chrono::milliseconds(250));
 }
 
-// Grants of one object that its owners may refuse since readers have pinned what lies there.
-constexpr int kMostBusyGrants = 4;
+// Grants of one object whose owners may refuse the data, or not be there to take it.
+constexpr int kMostRefusedGrants = 256;
+
+// Another owner, or another place, may take what this one did not.
+bool worth_another_grant(Code code) {
+  return code == Code::kBusy || code == Code::kUnreachable || code == Code::kConnectionLost;
+}
 
 std::uint64_t size_of(const PutItem& item) {
   std::uint64_t size = 0;
@@ -84,6 +91,7 @@ struct ClientImpl::PutCall {
   const PutOptions& options;
   PutOutcome& outcome;
   TimePoint deadline{};
+  bool refusal_explained = false;  // in outcome.why
 };
 
 // The items of one message that were granted, and the transfers that fill them.
@@ -95,7 +103,15 @@ struct ClientImpl::PutState {
   std::vector<memory::ExtentRecord> records{};
   std::vector<transfer::EngineRequest> requests{};
   std::vector<std::pair<std::size_t, std::size_t>> request_of{};  // request -> (asked, replica)
-  std::vector<std::size_t> refused{};  // items whose owners were busy; they have no grant
+  std::vector<std::size_t> refused{};  // items whose owners took nothing; they have no grant
+};
+
+// How often the owners of one object's places have not taken it.
+struct ClientImpl::Refusals {
+  int busy = 0;
+  int unreachable = 0;
+  bool any() const { return busy + unreachable > 0; }
+  bool too_many() const { return busy + unreachable >= kMostRefusedGrants; }
 };
 
 Task<PutOutcome> ClientImpl::put(std::span<const PutItem> items, PutOptions options,
@@ -138,7 +154,7 @@ Task<PutOutcome> ClientImpl::put(std::span<const PutItem> items, PutOptions opti
 
 // One message's items. What finds no room because memory is still being prepared, or too many
 // writers at its key, is asked for again, under new numbers, until the deadline; what its owner
-// doesn't take since readers have pinned what lies there, a few times.
+// doesn't take, or isn't there to take, at once, so that it finds the room that is free.
 Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t size) {
   std::vector<Code>& codes = call.outcome.codes;
   std::vector<std::size_t> left;
@@ -146,46 +162,88 @@ Task<void> ClientImpl::put_some(PutCall& call, std::size_t first, std::size_t si
     if (codes[i] == Code::kOk) left.push_back(i);
   }
   const std::uint64_t interrupts = master_.interrupts();
-  std::map<std::size_t, int> refusals;
+  std::map<std::size_t, Refusals> refusals;
   while (!left.empty()) {
-    PutState state{call};
-    state.asked = std::move(left);
-    left.clear();
-    std::vector<std::string_view> keys;
-    std::vector<std::uint64_t> sizes;
-    for (std::size_t i : state.asked) {
-      keys.push_back(call.items[i].key);
-      sizes.push_back(size_of(call.items[i]));
-    }
-    // Open until the writes are published or given back: the Master takes an open grant whose
-    // number is no longer open for abandoned.
-    const CommandNumbers::Open numbers(numbers_, keys.size());
-    Result<PlacedBatch> placed = co_await grant(call, keys, sizes, numbers.numbers());
-    if (!placed) {
-      for (std::size_t i : state.asked)
-        codes[i] = placed.error().code();
-      if (call.outcome.why.empty()) call.outcome.why = placed.error().detail();
+    const bool refused_only = co_await put_once(call, left, refusals);
+    if (left.empty()) break;
+    if (master_.interrupts() != interrupts) {
+      for (const std::size_t i : left)
+        codes[i] = Code::kCancelled;
       co_return;
     }
-    state.placed = std::move(*placed);
-    if (call.outcome.why.empty()) call.outcome.why = state.placed.shortage;
-    for (std::size_t a = 0; a < state.asked.size(); ++a) {
-      const Code code = state.placed.objects[a].code;
-      codes[state.asked[a]] = code == Code::kSpaceInPreparation ? Code::kNoSpace : code;
-      if (code == Code::kSpaceInPreparation || code == Code::kBusy) left.push_back(state.asked[a]);
-    }
-    co_await write_and_publish(state);
-    for (std::size_t i : state.refused) {
-      if (++refusals[i] < kMostBusyGrants) left.push_back(i);
-    }
-    const TimePoint again = env_.now() + std::chrono::milliseconds(options_.grant_retry_ms);
-    const bool interrupted = master_.interrupts() != interrupts;
-    for (std::size_t i : left) {
-      if (interrupted) codes[i] = Code::kCancelled;
-    }
-    if (left.empty() || interrupted || again >= call.deadline) co_return;
-    co_await env_.executor.sleep_until(again);
+    const base::Duration pause =
+        refused_only ? base::Duration{} : std::chrono::milliseconds(options_.grant_retry_ms);
+    if (env_.now() + pause >= call.deadline) break;
+    if (!refused_only) co_await env_.executor.sleep_for(pause);
   }
+  for (const auto& [item, refused] : refusals)
+    explain_refusals(call, item, refused);
+}
+
+// One grant for the items in `left`, in which those stay that are worth another one. True when all
+// of these have been refused by their owners, and no time will help.
+Task<bool> ClientImpl::put_once(PutCall& call, std::vector<std::size_t>& left,
+                                std::map<std::size_t, Refusals>& refusals) {
+  std::vector<Code>& codes = call.outcome.codes;
+  PutState state{call};
+  state.asked = std::exchange(left, {});
+  std::vector<std::string_view> keys;
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t i : state.asked) {
+    keys.push_back(call.items[i].key);
+    sizes.push_back(size_of(call.items[i]));
+  }
+  // Open until the writes are published or given back: the Master takes an open grant whose
+  // number is no longer open for abandoned.
+  const CommandNumbers::Open numbers(numbers_, keys.size());
+  Result<PlacedBatch> placed = co_await grant(call, keys, sizes, numbers.numbers());
+  if (!placed) {
+    for (std::size_t i : state.asked) {
+      codes[i] = placed.error().code();
+      if (codes[i] != Code::kDeadlineExceeded) refusals.erase(i);
+    }
+    if (call.outcome.why.empty()) call.outcome.why = placed.error().detail();
+    co_return false;
+  }
+  state.placed = std::move(*placed);
+  if (call.outcome.why.empty()) call.outcome.why = state.placed.shortage;
+  for (std::size_t a = 0; a < state.asked.size(); ++a) {
+    const Code code = state.placed.objects[a].code;
+    codes[state.asked[a]] = code == Code::kSpaceInPreparation ? Code::kNoSpace : code;
+    if (code == Code::kSpaceInPreparation || code == Code::kBusy) left.push_back(state.asked[a]);
+  }
+  const bool refused_only = left.empty();
+  co_await write_and_publish(state);
+  for (std::size_t i : state.refused) {
+    Refusals& refused = refusals[i];
+    ++(codes[i] == Code::kBusy ? refused.busy : refused.unreachable);
+    if (!refused.too_many()) left.push_back(i);
+  }
+  co_return refused_only;
+}
+
+// Of an item that has failed: what stood in its way, and what helps.
+void ClientImpl::explain_refusals(PutCall& call, std::size_t item, const Refusals& refused) {
+  Code& code = call.outcome.codes[item];
+  const bool failed =
+      code == Code::kNoSpace || code == Code::kDeadlineExceeded || worth_another_grant(code);
+  if (!failed || !refused.any()) return;
+  // The last grant found no room, or no time, only since those before it were refused.
+  code = refused.busy > 0 ? Code::kBusy : Code::kUnreachable;
+  std::string why = fmt::format("needs {}", format_size(size_of(call.items[item])));
+  if (refused.busy > 0) {
+    why += fmt::format(
+        "; readers' pins stand in the way (grants refused: {}): let go of what pin() and "
+        "get_pinned() gave, or give the pool more memory",
+        refused.busy);
+  }
+  if (refused.unreachable > 0) {
+    why += fmt::format(
+        "; the owner of the room was not reached (grants: {}): the Master forgets one that is dead "
+        "after client_ttl",
+        refused.unreachable);
+  }
+  if (!std::exchange(call.refusal_explained, true)) call.outcome.why = std::move(why);
 }
 
 Task<Result<PlacedBatch>> ClientImpl::grant(const PutCall& call,
@@ -278,13 +336,13 @@ Task<void> ClientImpl::write_and_publish(PutState& state) {
       item.arrived.push_back(arrived ? state.placed.segments[segment].incarnation
                                      : base::SegmentIncarnation{});
       any = any || arrived;
-      if (!arrived) failure = code;
+      if (!arrived && !worth_another_grant(failure)) failure = code;
     }
     if (any) {
       publish.add(std::move(item), state.asked[a]);
     } else {
       item.arrived.clear();
-      (failure == Code::kBusy ? set_aside : revoke).add(std::move(item), state.asked[a]);
+      (worth_another_grant(failure) ? set_aside : revoke).add(std::move(item), state.asked[a]);
       outcomes[state.asked[a]] = failure;
     }
   }

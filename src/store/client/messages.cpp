@@ -345,6 +345,13 @@ Result<PlacedBatch> decode_grant(base::ConstBuffer body, std::size_t expected) {
         "needs {}, evictable {}, leased or being written {}, pinned {}, not yet prepared {}",
         format_size(reply->needed()), format_size(reply->evictable()), format_size(reply->held()),
         format_size(reply->pinned()), format_size(reply->unprepared()));
+    if (reply->resting() != 0) {
+      out.shortage += fmt::format(
+          ", set aside {}, as readers have pinned it (let go of what pin() and get_pinned() gave) "
+          "or "
+          "its owner was not reached",
+          format_size(reply->resting()));
+    }
   }
   return out;
 }

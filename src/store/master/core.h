@@ -93,9 +93,12 @@ struct Command {
   Version newest_version;  // kHeartbeat: the youngest that was written into the client's segments.
                            // One that was never granted is forged, and would shut out the
                            // younger grants to come: the client has to mount again
-  std::size_t budget = 4096;  // kTick, kSweep: entries to visit at most
+  std::size_t budget = 4096;  // kTick, kSweep: entries to visit at most; a sweep visits one
   std::uint32_t cursor = 0;   // kSweep: 0, then what the effect before said
   const std::function<bool(std::string_view key)>* matches = nullptr;  // kSweep; null: each key
+  // kSweep: asked between two entries; true ends the step. Null: only the budget does. Part of the
+  // command as `matches` is: what it goes by (a clock) is its owner's.
+  const std::function<bool()>* enough = nullptr;
   std::uint32_t replicas = 1;
   GrantTerms terms{};
   ObjectDataType data_type = ObjectDataType::kUnknown;  // kGrant; for whoever counts
@@ -126,6 +129,7 @@ struct Shortage {
   std::uint64_t held = 0;        // leased, or open for writing
   std::uint64_t pinned = 0;      // not to be evicted, or only in segments that are leaving
   std::uint64_t unprepared = 0;  // not yet ready at the owners
+  std::uint64_t resting = 0;     // set aside, as owners did not take data there
 };
 
 // What the core decided beyond its answers; for checkers and counters now, for owners and the log
@@ -214,7 +218,7 @@ struct SegmentUse {
 // (kMaxWritesOfOneKey, then kBusy) that are open for a key. Finding no room it evicts; kNoSpace
 // only when what is free and what may be evicted is less than the object or lies in no one piece,
 // kSpaceInPreparation when an owner is still preparing enough. Fewer replicas than asked are given
-// rather than none.
+// rather than none; for one more than the first nothing is evicted that could not make room for it.
 // Publish: an upsert takes the place of what is published, at once, whatever leases that has; a put
 // that finds something published is answered kObjectExists, and its grant has ended.
 // The writer's grant ends by publish, revoke, grant_ttl (lazily), its own expiry, or when its
@@ -225,14 +229,14 @@ struct SegmentUse {
 // (kDisown).
 // Extents that an owner did not take data for, of a grant that was revoked for that (`set_aside`)
 // or of a replica that is left out when the others are published, lie aside for kRest, at most
-// kMaxResting of all: readers have pinned what lies there, or the owner stands still, and the next
-// writer should not be sent there at once. Time in which the core itself was not run does not count
-// against its clients: a tick that comes more than client_ttl / 2 after the one before gives all of
-// them a new client_ttl.
+// kMaxResting of all: readers have pinned what lies there, or the owner stands still or is dead,
+// and the next writer should not be sent there at once, nor to their segments while others have
+// room. Time in which the core itself was not run does not count against its clients: a tick that
+// comes more than client_ttl / 2 after the one before gives all of them a new client_ttl.
 class Core {
  public:
   static constexpr base::Duration kRest = std::chrono::seconds(1);
-  static constexpr std::size_t kMaxResting = 4096;
+  static constexpr std::size_t kMaxResting = 65536;
 
   explicit Core(const CoreOptions& options);
   ~Core();

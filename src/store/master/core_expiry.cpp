@@ -79,7 +79,9 @@ void Core::State::evict_to_watermark(std::size_t& budget) {
   const auto target = static_cast<std::uint64_t>(capacity * std::max(low, 0.0));
   for (; budget > 0 && staying_bytes() > target; --budget) {
     // Those that are held now are for another round. Soft-pinned ones go for the high mark only.
-    if (!evict_one(nullptr, staying_bytes() > high, KeyEventKind::kEvictedAhead)) break;
+    const std::uint32_t victim = next_victim(staying_bytes() > high);
+    if (victim == kNoEntry) break;
+    evict(victim, KeyEventKind::kEvictedAhead);
   }
   evicting_round = budget == 0;
 }

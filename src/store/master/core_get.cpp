@@ -79,6 +79,7 @@ void Core::State::sweep_some(const Command& command, Effect& effect) {
       command.matches == nullptr ? KeyEventKind::kRemovedWithAll : KeyEventKind::kRemovedByPattern;
   std::uint32_t number = command.cursor;
   for (; budget > 0 && number < directory.end(); ++number) {
+    if (number != command.cursor && command.enough != nullptr && (*command.enough)()) break;
     --budget;
     const Entry& entry = directory[number];
     if (entry.state != PutState::kPublished || (entry.until > now && !command.force)) continue;

@@ -87,29 +87,24 @@ std::uint64_t Core::State::evictable_bytes() const {
   return ordinary.evictable() + (options.evict_soft_pinned ? soft_pinned.evictable() : 0);
 }
 
-// False when nothing may be evicted. `freed` gets the segments where there is more room now.
-bool Core::State::evict_one(std::vector<Segment*>* freed, bool soft_pinned_too,
-                            KeyEventKind event) {
+std::uint32_t Core::State::next_victim(bool soft_pinned_too) {
   std::size_t ends = 16;
   end_soft_pins(ends);
-  std::uint32_t victim = ordinary.policy->next_victim(now);
-  if (victim == kNoEntry && soft_pinned_too && options.evict_soft_pinned) {
-    victim = soft_pinned.policy->next_victim(now);
-  }
-  if (victim == kNoEntry) return false;
+  const std::uint32_t victim = ordinary.policy->next_victim(now);
+  if (victim != kNoEntry || !soft_pinned_too || !options.evict_soft_pinned) return victim;
+  return soft_pinned.policy->next_victim(now);
+}
+
+void Core::State::evict(std::uint32_t victim, KeyEventKind event) {
   const Entry& entry = directory[victim];
   directory.prefetch_erase_behind(entry);
   if (entry.queue.next != kNoEntry) {
     const Entry& next = directory[entry.queue.next];
     events.prefetch({next.hash_high, next.hash_low});
   }
-  for (std::size_t i = 0; freed != nullptr && i < entry.replicas; ++i) {
-    freed->push_back(segments.find(entry.placements[i].segment));
-  }
   ++totals.evicted_objects;
   totals.evicted_bytes += entry.size * entry.replicas;
   drop_published(victim, event);
-  return true;
 }
 
 }  // namespace mooncake::store::master

@@ -11,6 +11,14 @@ namespace {
 // Objects that may be evicted to give an object another replica than its first.
 constexpr int kVictimsForMoreReplicas = 16;
 
+// Whether another replica could lie there.
+bool could_take(const Segment& segment, std::uint64_t units,
+                const std::vector<Placer::Chosen>& chosen) {
+  if (segment.leaving() || segment.allocator.capacity() < units) return false;
+  return std::none_of(chosen.begin(), chosen.end(),
+                      [&](const Placer::Chosen& taken) { return taken.segment == &segment; });
+}
+
 }  // namespace
 
 // A time for a pin that is not asked for, or too long a time, is a mistake of the caller's.
@@ -111,6 +119,7 @@ Code Core::State::find_room(std::uint64_t units, const Item& item,
   wishes.same_node = item.command.terms.prefer_same_node;
   wishes.own = item.client.segments;
   wishes.host = item.client.host_hash;
+  wishes.spare_resting = !resting.empty();
   chosen.clear();
   if (units > segments.largest_units()) return Code::kNoSpace;
   int victims = 0;
@@ -122,10 +131,10 @@ Code Core::State::find_room(std::uint64_t units, const Item& item,
         continue;
       }
     }
-    if (chosen.size() >= segments.open().size()) break;
     if (chosen.empty() && !evicting) {
       if (const Code code = may_make_room(units); code != Code::kOk) return code;
     }
+    if (!chosen.empty() && !evicting && !may_evict_for_another(units, chosen)) break;
     if (!chosen.empty() && victims++ == kVictimsForMoreReplicas) break;
     if (!evicting) ++totals.eviction_attempts;
     // From here on only where something has been evicted can there be more room than before.
@@ -139,19 +148,35 @@ Code Core::State::find_room(std::uint64_t units, const Item& item,
 
 // Whether to evict for an object that finds no room.
 Code Core::State::may_make_room(std::uint64_t units) {
-  const auto patience = static_cast<std::uint64_t>(options.preparation_patience.count());
   std::uint64_t free_units = 0;
   for (const Segment* segment : segments.open()) {
     free_units += segment->allocator.free_units();
-    const auto grown = static_cast<std::uint64_t>(segment->grown.time_since_epoch().count());
-    if (segment->allocator.prepared() < segment->allocator.capacity() && now < grown + patience &&
-        segment->allocator.fits_when_prepared(units)) {
-      return Code::kSpaceInPreparation;
-    }
+    if (is_coming(*segment, units)) return Code::kSpaceInPreparation;
   }
   const bool enough =
       free_units * memory::kExtentUnit + evictable_bytes() >= units * memory::kExtentUnit;
   return enough ? Code::kOk : Code::kNoSpace;
+}
+
+// Whether its owner is preparing enough of it.
+bool Core::State::is_coming(const Segment& segment, std::uint64_t units) const {
+  const auto patience = static_cast<std::uint64_t>(options.preparation_patience.count());
+  const auto grown = static_cast<std::uint64_t>(segment.grown.time_since_epoch().count());
+  const SegmentAllocator& allocator = segment.allocator;
+  return allocator.prepared() < allocator.capacity() && now < grown + patience &&
+         allocator.fits_when_prepared(units);
+}
+
+// A further replica is not worth an object where room for one will be there soon, or can't be.
+bool Core::State::may_evict_for_another(std::uint64_t units,
+                                        const std::vector<Placer::Chosen>& chosen) const {
+  bool any = false;
+  for (const Segment* segment : segments.open()) {
+    if (!could_take(*segment, units, chosen)) continue;
+    if (is_coming(*segment, units)) return false;
+    any = true;
+  }
+  return any;
 }
 
 // Evicts one object and takes the room if it has become large enough. False when nothing may be
@@ -159,7 +184,16 @@ Code Core::State::may_make_room(std::uint64_t units) {
 bool Core::State::evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen) {
   evict_scratch.clear();
   // A further replica is not worth an object that is to be kept.
-  if (!evict_one(&evict_scratch, chosen.empty(), KeyEventKind::kEvictedForRoom)) return false;
+  const std::uint32_t victim = next_victim(chosen.empty());
+  if (victim == kNoEntry) return false;
+  bool helps = chosen.empty();
+  const Entry& entry = directory[victim];
+  for (std::size_t i = 0; i < entry.replicas; ++i) {
+    evict_scratch.push_back(segments.find(entry.placements[i].segment));
+    helps = helps || could_take(*evict_scratch.back(), units, chosen);
+  }
+  if (!helps) return false;
+  evict(victim, KeyEventKind::kEvictedForRoom);
   if (const auto place = placer.place_in(evict_scratch, units, chosen)) chosen.push_back(*place);
   return true;
 }
@@ -171,7 +205,8 @@ void Core::State::tell_shortage(std::uint64_t units) {
   shortage.needed = units * memory::kExtentUnit;
   shortage.evictable = evictable_bytes();
   shortage.pinned = kept_bytes + (options.evict_soft_pinned ? 0 : soft_pinned.evictable());
-  shortage.held = totals.allocated_bytes - shortage.evictable - shortage.pinned;
+  shortage.resting = resting_bytes;
+  shortage.held = totals.allocated_bytes - shortage.evictable - shortage.pinned - shortage.resting;
   shortage.unprepared = totals.capacity_bytes - totals.prepared_bytes;
   effects->shortage = shortage;
 }

@@ -335,6 +335,64 @@ TEST_F(Put, FewerReplicasThanAskedRatherThanNone) {
   EXPECT_EQ(f.grant(kOne, "l", 4 * kUnit).replicas, 1);
 }
 
+// What lies only where the object already has a replica cannot make room for another one.
+TEST_F(Put, NothingIsEvictedThatCannotMakeRoomForAnotherReplica) {
+  ASSERT_EQ(f.mount(kTwo, {Fixture::segment(2, 10)}), Code::kOk);
+  const std::string_view large = "host1:1", small = "host2:1";
+  f.terms.preferred = {&small, 1};
+  f.terms.hard_pin = true;
+  ASSERT_EQ(f.put(kTwo, "pinned", 10 * kUnit).code, Code::kOk);
+  f.terms = {};
+  f.terms.preferred = {&large, 1};
+  for (int i = 0; i < 90; ++i)
+    ASSERT_EQ(f.put(kOne, "k" + std::to_string(i)).code, Code::kOk);
+  f.replicas = 2;
+  EXPECT_EQ(f.put(kOne, "two").replicas, 1);
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+  // Nor for what the other segment could never hold.
+  f.remove(kTwo, "pinned");
+  f.replicas = 1;
+  f.terms.preferred = {&small, 1};
+  ASSERT_EQ(f.put(kTwo, "old").code, Code::kOk);
+  f.remove(kOne, "two");
+  for (int i = 0; i < 85; ++i)
+    f.remove(kOne, "k" + std::to_string(i));
+  f.replicas = 2;
+  EXPECT_EQ(f.put(kOne, "larger", 11 * kUnit).replicas, 1);
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+}
+
+TEST_F(Put, WhatCanMakeRoomForAnotherReplicaIsEvicted) {
+  ASSERT_EQ(f.mount(kTwo, {Fixture::segment(2, 10)}), Code::kOk);
+  const std::string_view small = "host2:1", large = "host1:1";
+  f.terms.preferred = {&small, 1};
+  for (int i = 0; i < 10; ++i)
+    ASSERT_EQ(f.put(kTwo, "old" + std::to_string(i)).code, Code::kOk);
+  f.terms.preferred = {&large, 1};
+  f.replicas = 2;
+  EXPECT_EQ(f.put(kOne, "two", 3 * kUnit).replicas, 2);
+  EXPECT_EQ(f.core.totals().evicted_objects, 3u);
+  EXPECT_EQ(f.exist("old2"), Code::kObjectNotFound);
+  EXPECT_EQ(f.exist("old3"), Code::kOk);
+}
+
+TEST_F(Put, NothingIsEvictedForAnotherReplicaWhileItsRoomIsBeingPrepared) {
+  MountedSegment slow = Fixture::segment(2, 100);
+  slow.prepared = 10 * kUnit;
+  ASSERT_EQ(f.mount(kTwo, {slow}), Code::kOk);
+  const std::string_view two = "host2:1", one = "host1:1";
+  f.terms.preferred = {&two, 1};
+  for (int i = 0; i < 10; ++i)
+    ASSERT_EQ(f.put(kTwo, "old" + std::to_string(i)).code, Code::kOk);
+  f.terms.preferred = {&one, 1};
+  f.replicas = 2;
+  EXPECT_EQ(f.put(kOne, "k").replicas, 1);
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+  f.now += std::chrono::seconds(4);  // nothing more comes
+  EXPECT_EQ(f.put(kOne, "l").replicas, 2);
+  EXPECT_EQ(f.core.totals().evicted_objects, 1u);
+}
+
 TEST_F(Put, APublishNamesItsReplicas) {
   f.replicas = 1;
   const Effect granted = f.grant(kOne, "k", kUnit);

@@ -1,5 +1,5 @@
 // Extents that rest: their owner has refused a write since readers have pinned what lies there, and
-// would refuse the next one, too.
+// would refuse the next one, too; or it was not reached.
 #include "store/master/core_state.h"
 
 namespace mooncake::store::master {
@@ -8,10 +8,13 @@ namespace mooncake::store::master {
 bool Core::State::set_aside(Entry& entry, std::size_t replica) {
   if (resting.size() >= kMaxResting || entry.extents[replica] == kNoExtent) return false;
   const std::uint32_t handle = entry.placements[replica].segment;
-  segments.find(handle)->allocator.set_owner(entry.extents[replica], kNoEntry);
+  Segment& segment = *segments.find(handle);
+  segment.allocator.set_owner(entry.extents[replica], kNoEntry);
+  ++segment.resting;
   resting.push_back(
       {handle, entry.extents[replica], now + static_cast<std::uint64_t>(kRest.count())});
   entry.extents[replica] = kNoExtent;
+  resting_bytes += units_for(entry.size) * memory::kExtentUnit;
   ++totals.resting_extents;
   return true;
 }
@@ -31,8 +34,11 @@ void Core::State::end_rests_in(Segment& segment) {
 }
 
 void Core::State::end_rest(Segment& segment, std::uint32_t extent) {
-  totals.allocated_bytes -= segment.allocator.units(extent) * memory::kExtentUnit;
+  const std::uint64_t bytes = segment.allocator.units(extent) * memory::kExtentUnit;
+  totals.allocated_bytes -= bytes;
+  resting_bytes -= bytes;
   segment.allocator.free(extent);
+  --segment.resting;
   --totals.resting_extents;
 }
 

@@ -47,6 +47,9 @@ TEST_F(Resting, TheNextGrantGetsAnotherExtent) {
   EXPECT_FALSE(same_place(first, second));
   EXPECT_EQ(refuse("k", second).code, Code::kOk);
   EXPECT_EQ(f.grant(kOne, "k", kUnit).code, Code::kNoSpace);
+  ASSERT_TRUE(f.effects.shortage);
+  EXPECT_EQ(f.effects.shortage->resting, 2 * kUnit);
+  EXPECT_EQ(f.effects.shortage->held, 0u);
   pass(Core::kRest - std::chrono::nanoseconds(1));
   EXPECT_EQ(f.grant(kOne, "k", kUnit).code, Code::kNoSpace);
   pass(std::chrono::nanoseconds(1));
@@ -95,10 +98,29 @@ TEST_F(Resting, AReplicaThatIsLeftOutRests) {
   EXPECT_EQ(f.core.totals().objects, 1u);
 }
 
+// As its owner may be dead: only when no other segment has room, whatever the writer prefers.
+TEST_F(Resting, ItsSegmentComesLast) {
+  f.mount(kOne, {Fixture::segment(1, 20)});
+  f.mount(kTwo, {Fixture::segment(2, 10)});
+  const std::string_view dead = "host1:1";
+  f.terms.preferred = {&dead, 1};
+  const Effect first = f.grant(kOne, "k", kUnit);
+  refuse("k", first);
+  for (int i = 0; i < 10; ++i) {
+    const Effect next = f.grant(kOne, "k" + std::to_string(i), kUnit);
+    EXPECT_EQ(f.core.segment(next.placements[0].segment)->name, "host2:1");
+  }
+  EXPECT_EQ(f.core.segment(f.grant(kOne, "more", kUnit).placements[0].segment)->name, dead);
+  EXPECT_EQ(f.core.totals().evicted_objects, 0u);
+  pass(Core::kRest);
+  EXPECT_EQ(f.core.segment(f.grant(kOne, "later", kUnit).placements[0].segment)->name, dead);
+}
+
 TEST_F(Resting, IsBounded) {
   f.mount(kOne, {Fixture::segment(1, Core::kMaxResting + 10)});
   f.check = false;
   for (std::size_t i = 0; i < Core::kMaxResting + 5; ++i) {
+    f.oldest_open = f.numbers + 1;
     const Effect granted = f.grant(kOne, "k", kUnit);
     ASSERT_EQ(granted.code, Code::kOk);
     ASSERT_EQ(refuse("k", granted).code, Code::kOk);

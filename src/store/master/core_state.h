@@ -124,6 +124,8 @@ struct Core::State {
   void settle_pins(Entry& entry, const Entry* replaced) const;
   Code find_room(std::uint64_t units, const Item& item, std::vector<Placer::Chosen>& chosen);
   Code may_make_room(std::uint64_t units);
+  bool is_coming(const Segment& segment, std::uint64_t units) const;
+  bool may_evict_for_another(std::uint64_t units, const std::vector<Placer::Chosen>& chosen) const;
   bool evict_for(std::uint64_t units, std::vector<Placer::Chosen>& chosen);
   void tell_shortage(std::uint64_t units);
   Code find_write(const Item& item, std::uint32_t& first, std::uint32_t& number) const;
@@ -185,7 +187,8 @@ struct Core::State {
   bool is_pin_end(const PinEnds::End& end) const;
   void end_soft_pins(std::size_t& budget);
   std::uint64_t evictable_bytes() const;
-  bool evict_one(std::vector<Segment*>* freed, bool soft_pinned_too, KeyEventKind event);
+  std::uint32_t next_victim(bool soft_pinned_too);  // kNoEntry when nothing may be evicted
+  void evict(std::uint32_t victim, KeyEventKind event);
 
   // core_why.cpp
   KeyReport why(std::string_view key, std::size_t most_events, std::uint64_t at) const;
@@ -228,7 +231,8 @@ struct Core::State {
     std::uint32_t extent = 0;
     std::uint64_t until = 0;  // ns
   };
-  std::deque<Resting> resting;  // the first to end first
+  std::deque<Resting> resting;      // the first to end first
+  std::uint64_t resting_bytes = 0;  // in units
   Clients clients;
   EventRing events;
   Totals totals;

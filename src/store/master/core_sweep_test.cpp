@@ -27,6 +27,7 @@ struct Sweep : testing::Test {
     command.force = f.force;
     command.items = {&item, 1};
     if (matches) command.matches = &matches;
+    if (enough) command.enough = &enough;
     return f.apply(command).front();
   }
   std::uint64_t all(std::size_t budget = 50) {
@@ -42,6 +43,7 @@ struct Sweep : testing::Test {
   }
   Fixture f;
   std::function<bool(std::string_view)> matches;
+  std::function<bool()> enough;
 };
 
 TEST_F(Sweep, RemovesAllInSteps) {
@@ -64,6 +66,23 @@ TEST_F(Sweep, OnlyWhatMatches) {
   EXPECT_EQ(all(), 25u);
   EXPECT_EQ(f.exist("a0"), Code::kObjectNotFound);
   EXPECT_EQ(f.exist("b1"), Code::kOk);
+}
+
+TEST_F(Sweep, AStepEndsWhenItIsEnoughButNeverBeforeItsFirstEntry) {
+  for (int i = 0; i < 12; ++i)
+    f.put(kOne, "k" + std::to_string(i));
+  int looked_at = 0, asked = 0;
+  matches = [&](std::string_view) { return ++looked_at % 2 == 0; };
+  enough = [&] { return ++asked == 5; };
+  const Effect first = step(0, 4096);
+  EXPECT_EQ(looked_at, 5);
+  EXPECT_EQ(first.size, 2u);
+  EXPECT_EQ(first.cursor, 5u);
+  enough = [] { return true; };
+  looked_at = 0;
+  EXPECT_EQ(step(first.cursor, 4096).cursor, first.cursor + 1);
+  EXPECT_EQ(looked_at, 1);
+  EXPECT_EQ(all(4096), 5u) << "of the ten that are left, one a step";
 }
 
 TEST_F(Sweep, LeasedOnesStayUnlessForcedAndOpenOnesAlways) {

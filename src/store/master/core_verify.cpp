@@ -50,9 +50,9 @@ Result<void> Core::State::verify_entries() const {
   MC_CHECK(expect(grants == totals.open_grants, "number of open grants is wrong"));
   MC_CHECK(expect(hard == totals.hard_pinned_objects && kept == kept_bytes,
                   "objects that are kept are wrong"));
-  std::uint64_t resting_bytes = 0;
-  MC_CHECK(verify_resting(resting_bytes));
-  return expect(allocated + resting_bytes == totals.allocated_bytes, "allocated bytes are wrong");
+  std::uint64_t aside = 0;
+  MC_CHECK(verify_resting(aside));
+  return expect(allocated + aside == totals.allocated_bytes, "allocated bytes are wrong");
 }
 
 Result<void> Core::State::verify_resting(std::uint64_t& bytes) const {
@@ -66,7 +66,12 @@ Result<void> Core::State::verify_resting(std::uint64_t& bytes) const {
     until = each.until;
     bytes += segment->allocator.units(each.extent) * memory::kExtentUnit;
   }
-  return expect(resting.size() == totals.resting_extents && resting.size() <= kMaxResting,
+  std::size_t counted = 0;
+  for (const Segment* segment : segments.all())
+    counted += segment->resting;
+  MC_CHECK(expect(counted == resting.size(), "segments count other extents that rest"));
+  return expect(resting.size() == totals.resting_extents && resting.size() <= kMaxResting &&
+                    bytes == resting_bytes,
                 "number of extents that rest is wrong");
 }
 

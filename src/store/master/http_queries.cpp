@@ -133,12 +133,12 @@ net::HttpResponse all_segments(const Front& front) {
   return text_page(names.empty() ? "" : fmt::format("{}\n", fmt::join(names, "\n")));
 }
 
-json detail_of(const SegmentUse& use) {
+json detail_of(const MasterServer& master, const SegmentUse& use) {
   const SegmentAddress& a = use.address;
   const double share = 100 * static_cast<double>(use.allocated_bytes) / static_cast<double>(a.size);
   return {{"segment_name", a.name},
           {"segment_id", fmt::format("{}-{}", a.id.high, a.id.low)},
-          {"client_id", fmt::format("0-{}", static_cast<std::uint64_t>(use.client))},
+          {"client_id", fmt::format("0-{}", master.name_of(use.client))},
           {"base_address", fmt::format("{:#x}", a.base)},
           {"size_bytes", a.size},
           {"size_human", format_size(a.size)},
@@ -152,6 +152,7 @@ json detail_of(const SegmentUse& use) {
 
 // The segments of one moment, and how many of them have been told of.
 struct SegmentList {
+  const MasterServer* master = nullptr;
   std::vector<SegmentUse> uses;
   std::size_t told = 0;
   bool ended = false;
@@ -162,7 +163,7 @@ Task<std::string> next_segments(std::shared_ptr<SegmentList> list) {
   const std::size_t end = std::min(list->uses.size(), list->told + kSegmentsAtOnce);
   for (; list->told < end; ++list->told) {
     if (list->told > 0) piece += ',';
-    piece += dump(detail_of(list->uses[list->told]));
+    piece += dump(detail_of(*list->master, list->uses[list->told]));
   }
   if (list->told == list->uses.size() && !list->ended) {
     piece += "]}\n";
@@ -173,6 +174,7 @@ Task<std::string> next_segments(std::shared_ptr<SegmentList> list) {
 
 net::HttpResponse segments_detail(const Front& front) {
   const auto list = std::make_shared<SegmentList>();
+  list->master = front.master;
   list->uses = front.master->core().segments();
   net::HttpResponse response = json_page("");
   response.body = fmt::format("{{\"total_segments\":{},\"segments\":[", list->uses.size());

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 
 namespace mooncake::store::master {
@@ -33,14 +34,50 @@ TEST(KeyPattern, KeysAreBytes) {
 }
 
 TEST(KeyPattern, WhatCannotBeCompiledIsRefusedAndSaysWhy) {
-  for (const char* pattern : {"(", "[a", "a**b(", "(?=a)b", "(a)\\1", "*", "a{1001}"}) {
+  for (const char* pattern : {"(", "[a", "a**b(", "(?=a)b", "(a)\\1", "*"}) {
     const Result<KeyPattern> compiled = KeyPattern::compile(pattern);
     ASSERT_FALSE(compiled) << pattern;
     EXPECT_EQ(compiled.error().code(), Code::kInvalidArgument);
     EXPECT_NE(compiled.error().detail().find(pattern), std::string::npos);
   }
-  // More states than it may have memory for.
-  EXPECT_FALSE(KeyPattern::compile("((((a{100}){100}){100}){100})"));
+}
+
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i)
+    all += text;
+  return all;
+}
+
+TEST(KeyPattern, WhatNeedsTooManyStepsForAByteIsRefused) {
+  const std::string longest(KeyPattern::kMaxSteps - 10, 'a');
+  EXPECT_TRUE(KeyPattern::compile(longest));
+  EXPECT_TRUE(KeyPattern::compile("[0-9a-f]{64}"));
+  EXPECT_TRUE(KeyPattern::compile("^\\pL{30}/x{2,20}$"));
+  for (const std::string& pattern :
+       {longest + std::string(20, 'b'), std::string("a.{999}z"), std::string("a{1001}"),
+        std::string("((((a{100}){100}){100}){100})"), repeated("(a|b)?", 200),
+        repeated("a.{100}b|", 10), std::string("a.{3,800}z")}) {
+    const Result<KeyPattern> compiled = KeyPattern::compile(pattern);
+    ASSERT_FALSE(compiled) << pattern;
+    EXPECT_EQ(compiled.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(compiled.error().detail().find("more than 256 steps"), std::string::npos)
+        << compiled.error().detail();
+  }
+}
+
+// Each of them has taken RE2 from a tenth of a second to two seconds to compile.
+TEST(KeyPattern, WhatTakesLongToReadIsRefusedBeforeItIsRead) {
+  for (const std::string& pattern :
+       {repeated("a{1000}", 580), repeated("(a{1000})?", 400), repeated("a{1,}", 800),
+        repeated("\\pL", 1300), repeated("\\PN", 1300), repeated("x{2,900}", 500)}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_FALSE(KeyPattern::compile(pattern)) << pattern;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+  }
+  // No repetitions, and no classes.
+  EXPECT_TRUE(matches("\\{999999999999}", "{999999999999}"));
+  EXPECT_TRUE(matches(repeated("\\\\p", 80), repeated("\\p", 80)));
 }
 
 // What takes other engines time without end.

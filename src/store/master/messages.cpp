@@ -489,9 +489,10 @@ net::Bytes encode_grant_reply(const Core& core, const Effects& effects) {
   const auto codes = add_codes(builder, effects.items);
   const PlaceVectors places = add_places(builder, core, effects.items);
   const Shortage shortage = effects.shortage.value_or(Shortage{});
-  builder.Finish(wire::CreateGrantReply(
-      builder, codes, places.versions, places.counts, places.locations, places.segments,
-      shortage.needed, shortage.evictable, shortage.held, shortage.pinned, shortage.unprepared));
+  builder.Finish(wire::CreateGrantReply(builder, codes, places.versions, places.counts,
+                                        places.locations, places.segments, shortage.needed,
+                                        shortage.evictable, shortage.held, shortage.pinned,
+                                        shortage.unprepared, shortage.resting));
   return take(builder);
 }
 

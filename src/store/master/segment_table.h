@@ -29,6 +29,7 @@ struct Segment {
   std::uint64_t host_hash = 0;  // equal for segments of one host
   base::TimePoint grown{};      // when more of it was last prepared
   std::uint64_t leaves_at = 0;  // ns; 0: it stays
+  std::uint32_t resting = 0;    // extents that its owner did not take data for, a moment ago
   SegmentAllocator allocator;
 
   // It is readable until it is gone, but nothing new goes there.

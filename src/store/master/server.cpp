@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "net/handshake.h"
+#include "store/master/client_names.h"
 #include "store/master/key_pattern.h"
 #include "store/master/messages.h"
 #include "store/master/server_metrics.h"
@@ -23,6 +24,8 @@ constexpr std::uint64_t kEpochSlack = 1u << 27;
 // A question who answers at an address takes no longer, and no more are asked at once.
 constexpr base::Duration kProbeTime = std::chrono::seconds(1);
 constexpr std::size_t kMostProbes = 16;
+// A step of a sweep takes no longer, beside its last key: others wait for so long.
+constexpr base::Duration kSweepStep = std::chrono::milliseconds(2);
 
 Result<std::uint32_t> read_epoch_limit(os::Disk& disk, const std::string& file) {
   if (file.empty()) return 0;
@@ -73,6 +76,7 @@ class Server final : public MasterServer {
   std::string summary() const override { return metrics_summary(core_); }
   KeyReport why(std::string_view key, std::size_t most_events) const override;
   const Core& core() const override { return core_; }
+  std::uint64_t name_of(ClientId client) const override { return names_.of(client); }
   net::RpcServer::Counters rpc_counters() const override { return rpc_->counters(); }
   base::MetricsRegistry& metrics() override { return metrics_.registry(); }
 
@@ -88,6 +92,7 @@ class Server final : public MasterServer {
   Task<Result<net::Bytes>> answer_why(net::ServerCall& call);
   Result<net::Bytes> reply(const Request& request, const Effects& effects) const;
   void apply(const Command& command, Effects& effects);
+  void sweep(Command& command, base::TimePoint deadline, Effects& effects);
   void extend_epochs();
   Task<void> tick();
   const SegmentAddress* refused_for_a_namesake(const Request& request,
@@ -107,6 +112,7 @@ class Server final : public MasterServer {
   ServerMetrics metrics_;
   base::Counter& why_requests_;
   const base::TimePoint started_;
+  const ClientNames names_;
   std::vector<Effect> arena_;
   std::vector<Decision> decisions_;
   os::Completion<bool>* ticking_ = nullptr;  // the wait for the next tick
@@ -126,6 +132,15 @@ void Server::apply(const Command& command, Effects& effects) {
   decisions_.clear();
   if (core_.wants_epochs()) extend_epochs();
   epoch_ = core_.epoch();
+}
+
+// One step, which ends by the deadline, too.
+void Server::sweep(Command& command, base::TimePoint deadline, Effects& effects) {
+  const base::TimePoint end = std::min(env_.now() + kSweepStep, deadline);
+  const std::function<bool()> enough = [this, end] { return env_.now() >= end; };
+  command.enough = &enough;
+  apply(command, effects);
+  command.enough = nullptr;
 }
 
 void Server::extend_epochs() {
@@ -163,7 +178,11 @@ Task<Result<net::Bytes>> Server::answer(net::Method method, net::ServerCall& cal
   arena_.assign(request->outcomes(), Effect());
   Effects effects;
   effects.items = arena_;
-  apply(request->command, effects);
+  if (method == net::Method::kSweep) {
+    sweep(request->command, call.deadline(), effects);
+  } else {
+    apply(request->command, effects);
+  }
   if (const SegmentAddress* wanted = refused_for_a_namesake(*request, effects)) {
     co_await disown_namesake(wanted);
     // Others may have used the arena meanwhile, and the core.
@@ -314,7 +333,7 @@ Task<Result<std::uint64_t>> Server::remove_matching(std::string pattern, bool fo
     Effect effect;
     Effects effects;
     effects.items = {&effect, 1};
-    apply(command, effects);
+    sweep(command, base::TimePoint::max(), effects);
     metrics_.answered(command, effects, false);
     removed += effect.size;
     command.cursor = effect.cursor;

@@ -63,6 +63,8 @@ class MasterServer {
   virtual KeyReport why(std::string_view key, std::size_t most_events) const = 0;
 
   virtual const Core& core() const = 0;
+  // What to show of a client to others.
+  virtual std::uint64_t name_of(ClientId client) const = 0;
   virtual net::RpcServer::Counters rpc_counters() const = 0;
   // Names as in the published metrics (spec section 15), plus our own.
   virtual base::MetricsRegistry& metrics() = 0;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "net/net_testing.h"
+#include "store/master/http_front.h"
 #include "store/master/messages_testing.h"
 
 namespace mooncake::store::master {
@@ -17,6 +18,52 @@ using std::chrono::seconds;
 
 constexpr const char* kEpochFile = "/state/epoch";
 
+// Time passes whenever someone asks for it.
+class CreepingExecutor final : public os::Executor, private base::Clock {
+ public:
+  explicit CreepingExecutor(os::SimExecutor& world) : world_(world) {}
+  bool post(std::function<void()> work) override { return world_.post(std::move(work)); }
+  os::TimerId run_at(base::TimePoint when, std::function<void()> work) override {
+    return world_.run_at(when, std::move(work));
+  }
+  bool cancel(os::TimerId timer) override { return world_.cancel(timer); }
+  bool on_this_thread() const override { return world_.on_this_thread(); }
+  const base::Clock& clock() const override { return *this; }
+
+  base::Duration step{};
+
+ private:
+  base::TimePoint now() const override { return world_.now() + (passed_ += step); }
+  std::int64_t unix_seconds() const override { return world_.clock().unix_seconds(); }
+
+  os::SimExecutor& world_;
+  mutable base::Duration passed_{};
+};
+
+// Keeps the routes, to be asked without sockets.
+class RoutesOnly final : public net::HttpServer {
+ public:
+  void route(std::string method, std::string path, Handler handler) override {
+    if (method == "GET") pages[path] = std::move(handler);
+  }
+  Result<net::Address> listen(const net::Address& at) override { return at; }
+  void stop() override {}
+
+  std::map<std::string, Handler> pages;
+};
+
+base::Task<std::string> whole_page(const net::HttpServer::Handler* page,
+                                   const net::HttpRequest* request) {
+  net::HttpResponse response = co_await (*page)(*request);
+  std::string text = std::move(response.body);
+  while (response.more) {
+    const std::string piece = co_await response.more();
+    if (piece.empty()) break;
+    text += piece;
+  }
+  co_return text;
+}
+
 struct ServerTest : ::testing::Test {
   ServerTest() {
     options.identity = net::testing::identity(100);
@@ -24,7 +71,7 @@ struct ServerTest : ::testing::Test {
     options.core.eviction_high_watermark = 1;
   }
   void start() {
-    auto made = MasterServer::create(net.env(), options);
+    auto made = MasterServer::create({clock, net.random, net.network, net.disk}, options);
     ASSERT_TRUE(made) << made.error().message();
     master = *std::move(made);
     net::RpcClient::Options with;
@@ -94,6 +141,7 @@ struct ServerTest : ::testing::Test {
   }
 
   net::testing::SimNet net;
+  CreepingExecutor clock{net.executor};
   ServerOptions options;
   std::unique_ptr<MasterServer> master;
   std::unique_ptr<net::RpcClient> client;
@@ -156,6 +204,54 @@ TEST_F(ServerTest, AShortageIsExplained) {
   EXPECT_EQ(static_cast<Code>(granted->codes()->Get(0)), Code::kNoSpace);
   EXPECT_EQ(granted->needed(), 200 * memory::kExtentUnit);
   EXPECT_TRUE(exposes("master_put_start_alloc_failures_total 1"));
+}
+
+TEST_F(ServerTest, AStepOfASweepEndsAfterAWhile) {
+  start();
+  table<wire::MountReply>(Method::kMount, mount_message(1, 1, 0, {{.id = 1}}));
+  for (std::uint64_t i = 0; i < 20; ++i)
+    put("k" + std::to_string(i), 1 + 2 * i);
+  clock.step = std::chrono::microseconds(500);
+  const auto* step =
+      table<wire::SweepReply>(Method::kSweep, sweep_message({.first = 100}, "k", true, 0));
+  EXPECT_GE(step->removed(), 1u);
+  EXPECT_LE(step->removed(), 5u);
+  EXPECT_EQ(step->cursor(), step->removed());
+  clock.step = {};
+  step = table<wire::SweepReply>(Method::kSweep,
+                                 sweep_message({.first = 101}, "k", true, step->cursor()));
+  EXPECT_EQ(step->cursor(), kSweepEnd);
+  EXPECT_EQ(master->core().totals().objects, 0u);
+}
+
+// Whoever knows it could speak in the client's name.
+TEST_F(ServerTest, NoPageAndNoReplyShowsAClientsId) {
+  start();
+  const std::uint64_t id = 0xFEDCBA9876543211;
+  table<wire::MountReply>(Method::kMount, mount_message(id, 1, 0, {{.id = 1}}));
+  call(Method::kGrant, grant_message({.client = id, .first = 1}, Keys({"k"}), {5000}, 1));
+  RoutesOnly http;
+  add_master_routes(http, *master, {});
+  EXPECT_GT(http.pages.size(), 10u);
+  net::HttpRequest request;
+  request.query = {{"key", "k"}, {"keys", "k"}, {"segment", "host1"}};
+  std::string all;
+  for (const auto& [path, page] : http.pages)
+    all += net.executor.run(whole_page(&page, &request));
+  const std::string name = std::to_string(master->name_of(ClientId{id}));
+  EXPECT_NE(all.find("\"client_id\":\"0-" + name + "\""), std::string::npos) << all;
+  EXPECT_EQ(all.find(std::to_string(id)), std::string::npos);
+  // To others: how to read and write the memory, what became of a key.
+  const std::string bytes(reinterpret_cast<const char*>(&id), sizeof(id));
+  for (const Result<net::Bytes>& reply :
+       {call(Method::kGrant, grant_message({.client = 2, .first = 9}, Keys({"l"}), {5000}, 1)),
+        call(Method::kMount, mount_message(2, 1, 0, {})),
+        call(Method::kGrant, grant_message({.client = 2, .first = 10}, Keys({"l"}), {5000}, 1)),
+        call(Method::kWhy, why_message(Keys({"k", "l"}), 32))}) {
+    ASSERT_TRUE(reply);
+    const std::string text(reinterpret_cast<const char*>(reply->data()), reply->size());
+    EXPECT_EQ(text.find(bytes), std::string::npos);
+  }
 }
 
 TEST_F(ServerTest, HostileBodiesFailAlone) {

@@ -18,11 +18,14 @@ struct PlacementWishes {
   std::span<const std::uint32_t> own{};           // handles of the writer's segments
   std::uint64_t host = 0;                         // host_hash of the writer's host
   bool same_node = false;                         // its own, then its host's
+  bool spare_resting = false;                     // segments in which extents rest come last
 };
 
 // Replicas of one object lie in distinct segments, and on distinct hosts as long as another host
 // has room; wishes go before the rule of hosts. Only the first replica is drawn to the writer's
-// node. When what the strategy has chosen is full, the others are gone through from there on.
+// node. When what the strategy has chosen is full, the others are gone through from there on. A
+// segment in which extents rest may be that of a dead owner: where it is spared, it is taken only
+// when no other has room, whatever is wished.
 // Segments that are leaving get nothing. O(segments tried). Repeatable for a seed. One thread.
 class Placer {
  public:
@@ -40,12 +43,24 @@ class Placer {
                                         std::span<const Chosen> taken);
 
  private:
+  // Segments that are out of the question.
+  struct Barred {
+    std::span<const Chosen> taken;
+    bool hosts = false;    // of those taken, too
+    bool resting = false;  // in which extents rest, too
+    bool has(const Segment& segment) const;
+  };
+  static std::optional<Chosen> try_one(Segment& segment, std::uint64_t units, const Barred& barred);
+  static std::optional<Chosen> try_all(std::span<Segment* const> segments, std::uint64_t units,
+                                       const Barred& barred);
+  std::optional<Chosen> place_by_wishes(SegmentTable& table, std::uint64_t units,
+                                        const PlacementWishes& wishes, Barred barred);
   std::optional<Chosen> place_near(SegmentTable& table, std::uint64_t units,
-                                   const PlacementWishes& wishes);
+                                   const PlacementWishes& wishes, const Barred& barred);
   std::optional<Chosen> place_by_free_ratio(std::span<Segment* const> segments, std::uint64_t units,
-                                            std::span<const Chosen> taken, bool other_host);
+                                            const Barred& barred);
   std::optional<Chosen> place_anywhere(std::span<Segment* const> segments, std::uint64_t units,
-                                       std::span<const Chosen> taken, bool other_host);
+                                       const Barred& barred);
   std::size_t draw(std::span<Segment* const> segments);
 
   base::Random random_;
