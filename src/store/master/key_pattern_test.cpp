@@ -3,6 +3,7 @@
 #include "store/master/key_pattern.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <chrono>
 #include <string>
@@ -66,14 +67,21 @@ TEST(KeyPattern, WhatNeedsTooManyStepsForAByteIsRefused) {
   }
 }
 
+// Of this thread: whatever else the machine does.
+std::chrono::nanoseconds cpu_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 // Each of them has taken RE2 from a tenth of a second to two seconds to compile.
 TEST(KeyPattern, WhatTakesLongToReadIsRefusedBeforeItIsRead) {
   for (const std::string& pattern :
        {repeated("a{1000}", 580), repeated("(a{1000})?", 400), repeated("a{1,}", 800),
         repeated("\\pL", 1300), repeated("\\PN", 1300), repeated("x{2,900}", 500)}) {
-    const auto begin = std::chrono::steady_clock::now();
+    const std::chrono::nanoseconds begin = cpu_time();
     EXPECT_FALSE(KeyPattern::compile(pattern)) << pattern;
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+    EXPECT_LT(cpu_time() - begin, std::chrono::milliseconds(200)) << pattern;
   }
   // No repetitions, and no classes.
   EXPECT_TRUE(matches("\\{999999999999}", "{999999999999}"));
