@@ -150,32 +150,21 @@ class SocketListener final : public Listener {
 
   using Happened = std::pair<error_code, bool>;
   static Task<Result<std::unique_ptr<Channel>>> accept_next(std::shared_ptr<State> state);
-  static Task<Happened> accept_into(std::shared_ptr<State> state, std::shared_ptr<Socket> socket);
-  static Task<Happened> wait_for_somebody(std::shared_ptr<State> state);
+  // `begin(acceptor, handler)` starts what is waited for.
+  template <typename Begin>
+  static Task<Happened> await_event(std::shared_ptr<State> state, Begin begin);
 
   std::shared_ptr<State> state_;
   const Address address_;
 };
 
 template <typename Protocol>
-auto SocketListener<Protocol>::accept_into(std::shared_ptr<State> state,
-                                           std::shared_ptr<Socket> socket) -> Task<Happened> {
+template <typename Begin>
+auto SocketListener<Protocol>::await_event(std::shared_ptr<State> state, Begin begin)
+    -> Task<Happened> {
   auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
   state->waiter = outcome;
-  state->acceptor.async_accept(*socket, [state, socket, outcome](const error_code& error) {
-    Reactor::Turn turn(state->reactor);
-    outcome->set(error, true);
-  });
-  Happened got = co_await outcome->done;
-  state->waiter.reset();
-  co_return got;
-}
-
-template <typename Protocol>
-auto SocketListener<Protocol>::wait_for_somebody(std::shared_ptr<State> state) -> Task<Happened> {
-  auto outcome = std::make_shared<Outcome<bool>>(state->reactor);
-  state->waiter = outcome;
-  state->acceptor.async_wait(Acceptor::wait_read, [state, outcome](const error_code& error) {
+  begin(state->acceptor, [state, outcome](const error_code& error) {
     Reactor::Turn turn(state->reactor);
     outcome->set(error, true);
   });
@@ -191,11 +180,18 @@ Task<Result<std::unique_ptr<Channel>>> SocketListener<Protocol>::accept_next(
   bool somebody_waits = false;
   while (!state->closed) {
     auto socket = std::make_shared<Socket>(state->acceptor.get_executor());
-    const Happened got = co_await accept_into(state, socket);
+    const auto accept = [socket](Acceptor& acceptor, auto handler) {
+      acceptor.async_accept(*socket,
+                            [socket, handler](const error_code& error) { handler(error); });
+    };
+    const Happened got = co_await await_event(state, accept);
     if (state->closed) break;
     if (got.first == boost::asio::error::connection_aborted) continue;
     if (is_shortage(got.first) && !std::exchange(somebody_waits, true)) {
-      (void)co_await wait_for_somebody(state);
+      const auto wait = [](Acceptor& acceptor, auto handler) {
+        acceptor.async_wait(Acceptor::wait_read, handler);
+      };
+      (void)co_await await_event(state, wait);
       continue;
     }
     if (got.first) {
