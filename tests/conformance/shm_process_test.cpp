@@ -1,12 +1,6 @@
 // Proves the shm transport between real processes: every byte where it should be by both ways, and
 // that a process which is stopped or killed in the middle of a copy neither holds up its peer
 // beyond the deadline nor writes into memory that was given back.
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include "shm_processes.h"
 
 namespace mooncake {
@@ -138,63 +132,6 @@ TEST_F(ShmProcesses, AStoppedWriterNeverWritesIntoMemoryThatWasGivenBack) {
   }
   board().over = true;
   std::printf("stopped inside of a copy in %d of 30 rounds\n", busy);
-}
-
-// Pages whose faults nobody answers: as those of a file on a server that is gone. False where this
-// system has no such thing.
-bool take_faults(void* memory, std::size_t size) {
-  const int fd = static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC));
-  uffdio_api api{};
-  api.api = UFFD_API;
-  uffdio_register range{};
-  range.range = {reinterpret_cast<std::uint64_t>(memory), size};
-  range.mode = UFFDIO_REGISTER_MODE_MISSING;
-  return fd >= 0 && ::ioctl(fd, UFFDIO_API, &api) == 0 && ::ioctl(fd, UFFDIO_REGISTER, &range) == 0;
-}
-
-// Who copies out of a peer's address space waits for its pages for as long as the peer likes, and
-// nobody can call that off. It is the one call that named them which waits.
-TEST_F(ShmProcesses, MemoryThatIsNeverThereHoldsUpNobodyElse) {
-  constexpr std::size_t kSize = 1u << 20;
-  start_child([](Board& board) {
-    const auto engine = make();
-    void* const memory =
-        ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!engine->register_memory(memory, kSize)) ::_exit(4);
-    ::madvise(memory, kSize, MADV_DONTNEED);
-    board.last_code = take_faults(memory, kSize) ? 1 : 2;
-    board.address = reinterpret_cast<std::uint64_t>(memory);
-    board.port = engine->port();
-    while (!board.over)
-      std::this_thread::yield();
-  });
-  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
-  if (board().last_code == 2)
-    GTEST_SKIP() << "SKIPPED, NOT PROVEN: userfaultfd is not allowed here";
-  const auto engine = make(), other = make();
-  std::vector<char> mine(kSize, 'm'), waited_for(kSize, 'w'), theirs(kSize, 't');
-  ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
-  ASSERT_TRUE(engine->register_memory(waited_for.data(), kSize));
-  ASSERT_TRUE(other->register_memory(theirs.data(), kSize));
-  const auto bad = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
-  ASSERT_TRUE(bad);
-  const TransferRequest never =
-      request(Opcode::kRead, waited_for.data(), *bad, board().address, kSize);
-  const auto waiting = engine->submit({never}, 1s);
-  ASSERT_TRUE(waiting);
-  // First contact, so that it goes by the engine's own thread.
-  const std::string name = "127.0.0.1:" + std::to_string(other->port());
-  const auto good = engine->open_segment(name, 5s);
-  ASSERT_TRUE(good) << good.error().message();
-  const TransferRequest read = request(Opcode::kRead, mine.data(), *good,
-                                       reinterpret_cast<std::uint64_t>(theirs.data()), kSize);
-  EXPECT_TRUE(engine->transfer({&read, 1}, 5s).ok());
-  for (int i = 0; i < 100; ++i)
-    ASSERT_TRUE(engine->notify(name, {"name", "message"}, 5s));
-  EXPECT_FALSE((*waiting)->done());
-  end_child(SIGKILL);
-  EXPECT_TRUE((*waiting)->wait(5s));
-  EXPECT_FALSE((*waiting)->outcome().ok());
 }
 
 // The namesake of a killed peer is another peer: nothing is written into what its forerunner had.

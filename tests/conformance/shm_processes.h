@@ -38,6 +38,7 @@ struct Board {
   std::atomic<std::uint64_t> address;
   std::atomic<std::uint64_t> copies;
   std::atomic<std::int32_t> last_code;
+  std::atomic<std::uint32_t> asked, answered;  // steps that the child takes when it is told to
   std::atomic<bool> over;
 };
 

@@ -24,22 +24,23 @@ constexpr std::size_t kMaxRanges = 1024;   // of one process_vm_* call (UIO_MAXI
 
 // How far a call may still go.
 struct CallState {
-  const base::Clock& clock;
+  const base::Clock& clock;  // not asked with patience
   const TimePoint deadline;
-  const memory::Pass write_pass;         // beside the region's, for guarded writes
-  memory::Pass entered{};                // the last under which plain memory was written
-  std::vector<AddressRange> taken_back;  // regions that were, after something was written there
-  bool over = false;                     // the rest is not to be tried
+  const memory::Pass write_pass;              // beside the region's, for guarded writes
+  const std::atomic<bool>* const called_off;  // set: with patience
+  HostPeer::Trail trail{};
+  bool over = false;  // the rest is not to be tried
   bool too_late = false;
 
+  bool is_patient() const { return called_off != nullptr; }
   bool may_go_on(bool alive) {
     if (over) return false;
-    too_late = clock.now() >= deadline;
+    too_late = called_off ? called_off->load() : clock.now() >= deadline;
     over = too_late || !alive;
     return !over;
   }
   void note_refused(memory::Pass pass, const AddressRange& range) {
-    if (pass == entered && range.end != 0) taken_back.push_back(range);
+    if (pass == trail.entered && range.end != 0) trail.taken_back.push_back(range);
   }
 };
 
@@ -87,7 +88,7 @@ class HostPeer::MappedCopier {
       state_.note_refused(pass, peer_.forget(pass, slice.remote));
       return false;
     }
-    if (is_plain_write(slice)) state_.entered = pass;
+    if (is_plain_write(slice)) state_.trail.entered = pass;
     if (state_.write_pass != memory::Pass::kNone && !slots_.enter(state_.write_pass)) {
       state_.over = true;
       return false;
@@ -131,6 +132,7 @@ class HostPeer::ProcessCopier {
   std::uint64_t add_part(BufferCursor& local, std::uint64_t left);
   ssize_t call_kernel();
   void settle(std::uint64_t moved);
+  void leave_out();
 
   HostPeer& peer_;
   memory::PeerGate::Slots& slots_;
@@ -142,6 +144,7 @@ class HostPeer::ProcessCopier {
   std::array<iovec, kMaxRanges> local_, remote_;
   std::array<Part, kMaxRanges> parts_;
   std::size_t locals_ = 0, remotes_ = 0;
+  const Slice* left_out_ = nullptr;  // parts of it were
 };
 
 bool HostPeer::ProcessCopier::enter(memory::Pass pass, const Slice& slice) {
@@ -159,7 +162,7 @@ bool HostPeer::ProcessCopier::enter(memory::Pass pass, const Slice& slice) {
     state_.note_refused(pass, peer_.forget(pass, slice.remote));
     return false;
   }
-  if (is_plain_write(slice)) state_.entered = pass;
+  if (is_plain_write(slice)) state_.trail.entered = pass;
   passes_[entered_++] = pass;
   return true;
 }
@@ -218,7 +221,10 @@ ssize_t HostPeer::ProcessCopier::call_kernel() {
 }
 
 void HostPeer::ProcessCopier::flush() {
-  if (remotes_ > 0 && !state_.over) {
+  if (remotes_ > 0 && !state_.over && !state_.is_patient() &&
+      !peer_.pages_are_there(std::span(remote_).first(remotes_), opcode_)) {
+    leave_out();
+  } else if (remotes_ > 0 && !state_.over) {
     const ssize_t moved = call_kernel();
     if (moved < 0) {
       state_.over = true;
@@ -231,6 +237,12 @@ void HostPeer::ProcessCopier::flush() {
   bytes_ = 0;
 }
 
+// For those with patience. A slice whose other parts are copied is not done by that.
+void HostPeer::ProcessCopier::leave_out() {
+  const Part& last = parts_[remotes_ - 1];
+  left_out_ = last.last ? nullptr : last.slice;
+}
+
 // A slice is done with its last part; after a short count nothing more is tried, so that the parts
 // before were whole.
 void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
@@ -241,7 +253,7 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
       return;
     }
     moved -= part.length;
-    if (!part.last) continue;
+    if (!part.last || part.slice == left_out_) continue;
     part.slice->code = part.target->holds(*part.slice) ? Code::kOk : Code::kGenerationMismatch;
     part.slice->way = kProcessVm;
   }
@@ -250,20 +262,26 @@ void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
 // One thread's part in a call: slots of its own, and how far it may go.
 class HostPeer::Copier {
  public:
-  Copier(HostPeer& peer, const Terms& terms)
+  Copier(HostPeer& peer, const Terms& terms, memory::Pass entered)
       : peer_(peer),
         terms_(terms),
         slots_(peer.gate_->claim()),
-        state_{.clock = peer.clock_, .deadline = terms.deadline, .write_pass = terms.write_pass} {
+        state_{.clock = peer.clock_,
+               .deadline = terms.deadline,
+               .write_pass = terms.write_pass,
+               .called_off = terms.called_off} {
     state_.over = !slots_;
+    state_.trail.entered = entered;
   }
 
   // Moves what it can of the slices, at most kWindow.
   void copy(std::span<Slice> window);
   bool is_over() const { return state_.over; }
   bool is_too_late() const { return state_.too_late; }
-  void tell_taken_back(std::vector<AddressRange>& ranges) const {
-    ranges.insert(ranges.end(), state_.taken_back.begin(), state_.taken_back.end());
+  void tell(Trail& trail) const {
+    const auto& more = state_.trail.taken_back;
+    if (state_.trail.entered != memory::Pass::kNone) trail.entered = state_.trail.entered;
+    trail.taken_back.insert(trail.taken_back.end(), more.begin(), more.end());
   }
 
  private:
@@ -300,10 +318,13 @@ void HostPeer::Copier::copy(std::span<Slice> window) {
 // or a part of a large one, so that none waits for the other for longer than a share takes.
 class HostPeer::SharedCopy final : public CopyCrew::Work {
  public:
-  SharedCopy(HostPeer& peer, std::span<Slice> slices, std::uint64_t bytes, const Terms& terms)
+  SharedCopy(HostPeer& peer, std::span<Slice> slices, std::uint64_t bytes, const Terms& terms,
+             Trail& trail)
       : peer_(peer),
         slices_(slices),
         terms_(terms),
+        entered_(trail.entered),
+        trail_(trail),
         share_(std::clamp(bytes / kShares / kPage * kPage, kSmallestShare, kStay)),
         left_(slices.size()) {}
 
@@ -313,8 +334,6 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
     return take_part();
   }
   bool is_too_late() const { return too_late_; }
-  // Once nobody takes a part any more.
-  const std::vector<AddressRange>& taken_back() const { return taken_back_; }
 
  private:
   struct Share {
@@ -335,6 +354,8 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
   HostPeer& peer_;
   const std::span<Slice> slices_;
   const Terms terms_;
+  const memory::Pass entered_;
+  Trail& trail_;         // guarded by mutex
   std::uint64_t share_;  // bytes
   std::atomic<bool> too_late_{false};
   std::mutex mutex_;
@@ -342,11 +363,10 @@ class HostPeer::SharedCopy final : public CopyCrew::Work {
   std::uint64_t offset_ = 0;
   BufferCursor cursor_{std::span<const base::MutableBuffer>()};
   std::vector<std::uint64_t> left_;  // bytes not copied yet, of slices that were cut
-  std::vector<AddressRange> taken_back_;
 };
 
 std::uint64_t HostPeer::SharedCopy::take_part() {
-  Copier copier(peer_, terms_);
+  Copier copier(peer_, terms_, entered_);
   std::uint64_t copied = 0;
   for (Share share; !copier.is_over() && claim(share);) {
     copier.copy(share.slices);
@@ -354,7 +374,7 @@ std::uint64_t HostPeer::SharedCopy::take_part() {
   }
   if (copier.is_too_late()) too_late_ = true;
   std::lock_guard lock(mutex_);
-  copier.tell_taken_back(taken_back_);
+  copier.tell(trail_);
   return copied;
 }
 
@@ -419,61 +439,69 @@ std::uint64_t HostPeer::SharedCopy::settle(const Share& share) {
   return copied;
 }
 
-bool HostPeer::copy_alone(std::span<Slice> slices, const Terms& terms,
-                          std::vector<AddressRange>& taken_back) {
-  Copier copier(*this, terms);
+bool HostPeer::copy_alone(std::span<Slice> slices, const Terms& terms, Trail& trail) {
+  Copier copier(*this, terms, trail.entered);
   for (std::size_t at = 0; at < slices.size() && !copier.is_over();) {
     const auto window = slices.subspan(at, std::min(kWindow, slices.size() - at));
     at += window.size();
     copier.copy(window);
   }
-  copier.tell_taken_back(taken_back);
+  copier.tell(trail);
   return !copier.is_too_late();
 }
 
 bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms,
-                             std::vector<AddressRange>& taken_back) {
+                             Trail& trail) {
   Target first{};
   std::vector<Memory> held;
   resolve(slices.first(1), terms, {&first, 1}, held);
   const unsigned kind = (first.mapped ? 2 : 0) + (slices.front().opcode == Opcode::kWrite ? 1 : 0);
-  SharedCopy work(*this, slices, bytes, terms);
+  SharedCopy work(*this, slices, bytes, terms, trail);
   crew_.run(work, bytes, kind);
-  taken_back = work.taken_back();
   return !work.is_too_late();
 }
 
-// What was taken back while the call wrote there may be another's by now: to look it up again, as
-// is done with what was never known, would be to write over that.
-void HostPeer::give_up(std::span<Slice> slices, std::span<const AddressRange> taken_back) {
+void HostPeer::give_up(std::span<Slice> slices, const Trail& trail) {
   for (Slice& slice : slices) {
     if (slice.code != Code::kNotReady || !is_plain_write(slice)) continue;
-    const bool lost = std::ranges::any_of(taken_back, [&](const AddressRange& range) {
+    const bool lost = std::ranges::any_of(trail.taken_back, [&](const AddressRange& range) {
       return slice.remote < range.end && range.begin < slice.remote + slice.length;
     });
     if (lost) slice.code = Code::kGenerationMismatch;
   }
 }
 
-void HostPeer::copy_on(std::span<Slice> slices, const Terms& terms) {
+void HostPeer::copy_on(std::span<Slice> slices, const Terms& terms, Trail& trail) {
   look_for_end();
   std::uint64_t bytes = 0;
   for (const Slice& slice : slices)
     bytes += is_wanted(slice, terms) ? slice.length : 0;
-  std::vector<AddressRange> taken_back;
-  const bool in_time = crew_.may_help(bytes) ? copy_together(slices, bytes, terms, taken_back)
-                                             : copy_alone(slices, terms, taken_back);
-  if (!taken_back.empty()) give_up(slices, taken_back);
+  const bool in_time = crew_.may_help(bytes) ? copy_together(slices, bytes, terms, trail)
+                                             : copy_alone(slices, terms, trail);
+  if (!trail.taken_back.empty()) give_up(slices, trail);
   if (in_time) return;
   for (Slice& slice : slices) {
     if (slice.code == Code::kNotReady) slice.code = Code::kDeadlineExceeded;
   }
 }
 
-void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) { copy_on(slices, {deadline}); }
+void HostPeer::copy(std::span<Slice> slices, TimePoint deadline) {
+  Trail trail;
+  copy(slices, deadline, trail);
+}
+
+void HostPeer::copy(std::span<Slice> slices, TimePoint deadline, Trail& trail) {
+  copy_on(slices, {deadline}, trail);
+}
 
 void HostPeer::write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline) {
-  copy_on(slices, {deadline, pass});
+  Trail none;  // of plain memory
+  copy_on(slices, {deadline, pass}, none);
+}
+
+void HostPeer::copy_patiently(std::span<Slice> slices, memory::Pass write_pass,
+                              const std::atomic<bool>& called_off, Trail& trail) {
+  copy_alone(slices, {{}, write_pass, &called_off}, trail);
 }
 
 }  // namespace mooncake::transfer::shm

@@ -46,7 +46,7 @@ HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccou
       remote_(std::move(peer)),
       opened_(env_.executor),
       welcomed_(env_.executor),
-      beside_(env_.executor) {}
+      patient_(env_.executor) {}
 
 HostLink::~HostLink() { close(Error(Code::kCancelled)); }
 
@@ -241,6 +241,7 @@ void HostLink::close(Error reason) {
     direct_path_ended_();  // its descriptors and mappings go with its last user
   }
   process_ = {};
+  patient_.close();
   welcomed_.set();
   for (const auto& [pool, event] : pools_coming_)
     event->set();

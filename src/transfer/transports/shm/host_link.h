@@ -13,7 +13,7 @@
 #include "transfer/transport.h"
 #include "transfer/transports/shm/host_peer.h"
 #include "transfer/transports/shm/messages.h"
-#include "transfer/transports/shm/side_thread.h"
+#include "transfer/transports/shm/patient_copies.h"
 
 namespace mooncake::transfer::shm {
 
@@ -48,8 +48,8 @@ class HostLink {
   Task<Result<void>> learn(std::vector<AskedRange> ranges, TimePoint deadline,
                            os::CancelToken* cancel);
   void close(Error reason);
-  // For copies that may take the peer's time.
-  SideThread& beside() { return beside_; }
+  // Outlives the link's end: what a call has left may still land.
+  PatientCopies& patient() { return patient_; }
 
  private:
   Task<Result<void>> connect(TimePoint deadline);
@@ -77,7 +77,7 @@ class HostLink {
   bool warned_ = false;
   Error failure_{Code::kNotReady};
   TimePoint failed_at_{};
-  SideThread beside_;
+  PatientCopies patient_;
 };
 
 }  // namespace mooncake::transfer::shm

@@ -54,13 +54,22 @@ HostPeer::HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
       crew_(crew),
       process_(std::move(process)),
       gate_(std::move(gate)),
-      guest_(guest) {}
+      guest_(guest) {
+  auto pages = os::ProcessPages::open(process_.pid);
+  // Whose they are is certain when the process lives after they were opened.
+  if (pages && !os::has_ended(process_.handle, process_.socket)) pages_.emplace(*std::move(pages));
+}
 
 void HostPeer::look_for_end() {
   const std::int64_t now = clock_.now().time_since_epoch().count();
   if (now - looked_at_.load(std::memory_order_relaxed) < kLookInterval.count()) return;
   looked_at_.store(now, std::memory_order_relaxed);
   if (os::has_ended(process_.handle, process_.socket)) end();
+}
+
+bool HostPeer::pages_are_there(std::span<const iovec> ranges, Opcode opcode) const {
+  const auto use = opcode == Opcode::kWrite ? os::PageUse::kWrite : os::PageUse::kRead;
+  return pages_ && pages_->are_there(ranges, use);
 }
 
 // Copies that are under way hold what they copy from.
@@ -76,6 +85,7 @@ void HostPeer::end() {
 }
 
 void HostPeer::learn(std::span<const DescribedRegion> regions) {
+  if (pages_) pages_->forget_mappings();
   std::lock_guard lock(mutex_);
   for (const DescribedRegion& region : regions) {
     const std::uint64_t end = region.base + region.length;
@@ -211,7 +221,7 @@ Code HostPeer::why_left(const Slice& slice) {
   return other_key ? Code::kRegionKeyMismatch : Code::kTransferFailed;
 }
 
-bool HostPeer::needs_kernel(std::span<const Slice> slices, memory::Pass write_pass) {
+bool HostPeer::needs_patience(std::span<const Slice> slices, memory::Pass write_pass) {
   if (!reads_processes()) return false;
   const Terms terms{{}, write_pass};
   std::vector<Memory> held;

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "memory/gate.h"
 #include "memory/interval_index.h"
 #include "os/local_socket.h"
+#include "os/process_pages.h"
 #include "os/shared_mapping.h"
 #include "transfer/copy_crew.h"
 #include "transfer/describe.h"
@@ -104,15 +106,30 @@ class HostPeer final : public DirectPath {
            std::unique_ptr<memory::PeerGate> gate, base::Incarnation guest);
   base::Incarnation guest() const { return guest_; }
 
-  // Guarded reads are whole when the words say so afterwards; guarded writes are left alone.
+  // What a call has done in plain memory, for the parts of it that follow.
+  struct Trail {
+    memory::Pass entered{};                // the last under which it has written there
+    std::vector<AddressRange> taken_back;  // regions that were, after it had written there
+  };
+
+  // Guarded reads are whole when the words say so afterwards; guarded writes are left alone. So is
+  // what only the kernel could copy and whose pages are not there: it waits for them for longer
+  // than any deadline, and nobody can call that off.
   void copy(std::span<Slice> slices, TimePoint deadline) override;
+  void copy(std::span<Slice> slices, TimePoint deadline, Trail& trail);
   // Guarded writes that their owner has begun, under the pass that it gave.
   void write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline);
 
-  // Whether some of the slices would be copied by the kernel, out of or into the peer's own address
-  // space. What backs that is the peer's affair, and may keep the thread that copies for longer
-  // than any deadline: not the executor's, then.
-  bool needs_kernel(std::span<const Slice> slices, memory::Pass write_pass = {});
+  // Whether some of the slices are for copy_patiently().
+  bool needs_patience(std::span<const Slice> slices, memory::Pass write_pass = {});
+  // As copy(), or write_guarded() where there is a pass, but waits for pages for any time, and
+  // gives up between two calls of the kernel once it is called off. Uses this object and the slices
+  // only: it may go on when the engine has ended.
+  void copy_patiently(std::span<Slice> slices, memory::Pass write_pass,
+                      const std::atomic<bool>& called_off, Trail& trail);
+  // What was taken back while the call wrote there may be another's by now: to look it up again, as
+  // is done with what was never known, would be to write over that.
+  static void give_up(std::span<Slice> slices, const Trail& trail);
 
   // Ranges of slices that are still kNotReady because no region is known that has them.
   std::vector<AskedRange> unknown(std::span<const Slice> slices);
@@ -178,28 +195,28 @@ class HostPeer final : public DirectPath {
   class Copier;
   class SharedCopy;
 
-  // False when the deadline came first.
   struct Terms {
     TimePoint deadline;
-    memory::Pass write_pass{};  // of guarded writes; kNone: none are made
+    memory::Pass write_pass{};                      // of guarded writes; kNone: none are made
+    const std::atomic<bool>* called_off = nullptr;  // in place of the deadline; else with patience
   };
   static bool is_wanted(const Slice& slice, const Terms& terms) {
     return is_for_copy(slice) &&
            is_guarded_write(slice) == (terms.write_pass != memory::Pass::kNone);
   }
-  void copy_on(std::span<Slice> slices, const Terms& terms);
-  static void give_up(std::span<Slice> slices, std::span<const AddressRange> taken_back);
-  // `taken_back`: regions that were, after the call had written there.
-  bool copy_alone(std::span<Slice> slices, const Terms& terms,
-                  std::vector<AddressRange>& taken_back);
+  void copy_on(std::span<Slice> slices, const Terms& terms, Trail& trail);
+  // False when the deadline came first.
+  bool copy_alone(std::span<Slice> slices, const Terms& terms, Trail& trail);
   bool copy_together(std::span<Slice> slices, std::uint64_t bytes, const Terms& terms,
-                     std::vector<AddressRange>& taken_back);
+                     Trail& trail);
   // Targets of these slices; `held` keeps mappings alive.
   void resolve(std::span<const Slice> slices, const Terms& terms, std::span<Target> targets,
                std::vector<Memory>& held);
   Target target_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
   // Null when they are not mapped, or the slice names no extent.
   const Word* word_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
+  // Whether a copy of the peer's own address space waits for nobody.
+  bool pages_are_there(std::span<const iovec> ranges, Opcode opcode) const;
   // Asks the kernel whether the peer has gone, when it was not asked for a while: the watch on the
   // executor may be late, and what is written into a dead peer's memory is lost.
   void look_for_end();
@@ -218,6 +235,7 @@ class HostPeer final : public DirectPath {
   std::atomic<bool> alive_{true};
   std::atomic<std::int64_t> looked_at_{0};  // nanoseconds: when the kernel was asked last
   std::atomic<bool> process_vm_refused_{false};
+  std::optional<os::ProcessPages> pages_;  // empty: it is not known which are there
 
   mutable std::mutex mutex_;
   memory::IntervalIndex<Region> regions_;  // guarded by mutex, as all below

@@ -19,6 +19,7 @@ namespace {
 
 constexpr base::Duration kOpenTime = std::chrono::seconds(2);
 constexpr base::Duration kUnpinTime = std::chrono::seconds(2);
+constexpr base::Duration kLook = std::chrono::milliseconds(1);  // whether a fence is there
 constexpr base::Duration kTryAgainAfter = std::chrono::seconds(5);
 
 constexpr Capabilities kCapabilities = [] {
@@ -57,10 +58,9 @@ class ShmTransport final : public Transport {
   Task<Result<void>> execute(const Peer& peer, AttemptId id, std::uint32_t lane,
                              std::span<Slice> slices, TimePoint deadline,
                              os::CancelToken* cancel) override;
-  // A copy ends with the call that makes it.
-  Task<Result<void>> fence(const Peer&, AttemptId, TimePoint, os::CancelToken*) override {
-    co_return Result<void>();
-  }
+  // A copy ends with the call that makes it, but for those that need patience.
+  Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
+                           os::CancelToken* cancel) override;
   Task<Result<PinnedBytes>> pin(const Peer& peer, AttemptId id, const Slice& slice,
                                 TimePoint deadline) override;
   bool has_ended(const Peer& peer) const override;
@@ -111,7 +111,8 @@ bool ShmTransport::reaches(const Peer& peer, std::string& why) const {
 // Links that have failed are forgotten after a while, and so tried again if their peer lives.
 std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
   std::erase_if(links_, [now = context_.env.now()](const auto& link) {
-    return link.second->has_failed() && now >= link.second->failed_at() + kTryAgainAfter;
+    return link.second->has_failed() && now >= link.second->failed_at() + kTryAgainAfter &&
+           link.second->patient().are_over();
   });
   std::shared_ptr<HostLink>& link = links_[peer.incarnation];
   if (!link) {
@@ -125,15 +126,13 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
 Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, TimePoint deadline,
                                       os::CancelToken* cancel) {
   constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
+  HostPeer::Trail trail;
   for (int round = 0; round < kRounds; ++round) {
     const std::shared_ptr<HostPeer> host = link.peer();
     if (!host) break;
-    if (!host->needs_kernel(slices)) {
-      host->copy(slices, deadline);
-    } else {
-      const auto by_kernel = [&host, slices, deadline] { host->copy(slices, deadline); };
-      const bool ran = co_await link.beside().run(by_kernel);
-      if (!ran) co_return fail(Code::kTransferFailed, "no thread for copies by the kernel");
+    host->copy(slices, deadline, trail);
+    if (host->needs_patience(slices)) {
+      MC_CO_CHECK(co_await link.patient().copy(host, slices, {}, trail, deadline, cancel));
     }
     auto unknown = host->unknown(slices);
     if (unknown.empty()) break;
@@ -194,18 +193,18 @@ Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer
     slice.code = there ? Code::kOk : slice.code == Code::kOk ? Code::kNotReady : slice.code;
   }
   if (pass == memory::Pass::kNone) co_return Result<void>();
-  if (!host->needs_kernel(slices, pass)) {
-    host->write_guarded(slices, pass, deadline);
-  } else {
-    const auto by_kernel = [&] { host->write_guarded(slices, pass, deadline); };
-    const bool ran = co_await link.beside().run(by_kernel);
-    static_cast<void>(ran);  // else nothing has arrived
+  host->write_guarded(slices, pass, deadline);
+  Result<void> waited;
+  if (host->needs_patience(slices, pass)) {
+    HostPeer::Trail none;  // of plain memory
+    waited = co_await link.patient().copy(host, slices, pass, none, deadline, cancel);
   }
   std::vector<bool> arrived;
   for (Slice& slice : slices) {
     arrived.push_back(slice.code == Code::kOk);
     if (arrived.back()) slice.code = Code::kNotReady;  // until the owner has said so
   }
+  MC_CO_CHECK(std::move(waited));
   const net::Bytes end = encode_end(id, peer.incarnation, arrived);
   std::vector<Slice> answered(slices.begin(), slices.end());
   MC_CO_TRY(const net::Reply ended, co_await owner.call(net::Method::kEndWrite, end, options));
@@ -245,6 +244,20 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
   if (!outcome) co_return outcome;
   if (elsewhere) {
     co_return fail(Code::kTransferFailed, "not all of it lies in memory that can be reached so");
+  }
+  co_return Result<void>();
+}
+
+Task<Result<void>> ShmTransport::fence(const Peer& peer, AttemptId, TimePoint deadline,
+                                       os::CancelToken* cancel) {
+  const auto found = links_.find(peer.incarnation);
+  if (found == links_.end()) co_return Result<void>();
+  const std::shared_ptr<HostLink> link = found->second;
+  while (!link->patient().are_over()) {
+    if (stopping_) co_return fail(Code::kCancelled);
+    if (os::is_cancelled(cancel) || context_.env.now() >= deadline)
+      co_return fail(why_left(cancel));
+    co_await context_.env.executor.sleep_for(kLook);
   }
   co_return Result<void>();
 }
@@ -328,7 +341,8 @@ std::shared_ptr<DirectPath> ShmTransport::direct(const Peer& peer) {
 
 void ShmTransport::forget_failures(const Peer& peer) {
   const auto it = links_.find(peer.incarnation);
-  if (it != links_.end() && it->second->has_failed()) links_.erase(it);
+  if (it == links_.end() || !it->second->has_failed()) return;
+  if (it->second->patient().are_over()) links_.erase(it);
 }
 
 Task<void> ShmTransport::stop() {

@@ -1,0 +1,57 @@
+// ProcessPages: whether pages of another process are in its memory. The kernel copies such pages at
+// once; others it waits for, for as long as those who bring them take: a userfaultfd handler, the
+// server of a file.
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "mooncake/result.h"
+#include "os/local_socket.h"
+
+namespace mooncake::os {
+
+enum class PageUse : std::uint8_t { kRead, kWrite };
+
+// Thread-safe.
+class ProcessPages {
+ public:
+  // What is opened is the memory that the process has now: who the pid is, is the caller's to make
+  // sure of afterwards. kNotSupported without /proc/PID/pagemap and maps, or the right to read
+  // them.
+  static Result<ProcessPages> open(pid_t pid);
+  ProcessPages(ProcessPages&& other) noexcept;
+
+  // True when a copy out of (kRead) or into (kWrite) these ranges of the process waits for nobody:
+  // all pages are there, none is write-protected for a userfaultfd handler, none that is written
+  // belongs to a file. The process may take pages away at any moment, so that this says what its
+  // memory is like, and is no defence against one that means harm.
+  bool are_there(std::span<const iovec> ranges, PageUse use) const;
+
+  // The process may have other mappings by now.
+  void forget_mappings();
+
+ private:
+  struct Range {
+    std::uint64_t begin = 0, end = 0;
+  };
+  class Window;
+  ProcessPages(UniqueFd pagemap, UniqueFd maps)
+      : pagemap_(std::move(pagemap)), maps_(std::move(maps)) {}
+  bool is_file(std::uint64_t address) const;
+  std::optional<std::vector<Range>> read_files() const;
+
+  UniqueFd pagemap_, maps_;
+  mutable std::mutex mutex_;
+  mutable bool files_known_ = false;  // guarded by mutex, as all below
+  mutable bool files_readable_ = true;
+  mutable std::vector<Range> files_;  // shared, writable mappings of files
+};
+
+}  // namespace mooncake::os
