@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,9 +25,25 @@ constexpr std::uint64_t kPresent = 1ull << 63;
 constexpr std::uint64_t kShared = 1ull << 61;          // of a file, or of shared memory
 constexpr std::uint64_t kWriteProtected = 1ull << 57;  // for a userfaultfd handler
 
-constexpr std::uint64_t kBridge = 32;  // pages between two ranges: to read their entries is cheaper
-                                       // than another system call
+// Pages between two ranges that are looked at with them: that is cheaper than to ask again.
+constexpr std::uint64_t kBridge = 32;
+constexpr std::uint64_t kScanBridge = 256;
 constexpr std::size_t kLongestMaps = 64u << 20;  // bytes of text that are looked at
+
+// PAGEMAP_SCAN, of the same page; headers before Linux 6.7 lack it.
+constexpr std::uint64_t kIsWritten = 1u << 1;  // not write-protected for a userfaultfd handler
+constexpr std::uint64_t kIsFile = 1u << 2;
+constexpr std::uint64_t kIsPresent = 1u << 3;
+struct ScanRegion {
+  std::uint64_t start, end, categories;
+};
+struct ScanArguments {
+  std::uint64_t size = sizeof(ScanArguments), flags = 0;
+  std::uint64_t start = 0, end = 0, walk_end = 0;
+  std::uint64_t regions = 0, room = 0, max_pages = 0;
+  std::uint64_t inverted = 0, all_of = 0, any_of = 0, told = 0;
+};
+constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
 
 std::uint64_t page_size() {
   static const auto size = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -90,6 +107,50 @@ Result<ProcessPages> ProcessPages::open(pid_t pid) {
 }
 
 bool ProcessPages::are_there(std::span<const iovec> ranges, PageUse use) const {
+  return scan(ranges, use) || look(ranges, use);
+}
+
+bool ProcessPages::scan(std::span<const iovec> ranges, PageUse use) const {
+  Range span;  // in pages
+  for (const iovec& range : ranges) {
+    if (range.iov_len == 0) continue;
+    const Range pages{first_page(range), last_page(range) + 1};
+    const bool joins =
+        span.end != 0 && pages.begin >= span.begin && pages.begin <= span.end + kScanBridge;
+    if (!joins) {
+      if (span.end != 0 && !scan_span(span, use)) return false;
+      span = pages;
+    }
+    span.end = std::max(span.end, pages.end);
+  }
+  return span.end == 0 || scan_span(span, use);
+}
+
+bool ProcessPages::scan_span(const Range& span, PageUse use) const {
+  std::array<ScanRegion, 8> found;
+  const auto ask = [&](std::uint64_t inverted, std::uint64_t any_of, std::size_t room) {
+    ScanArguments arguments;
+    arguments.start = span.begin * page_size();
+    arguments.end = span.end * page_size();
+    arguments.regions = reinterpret_cast<std::uint64_t>(found.data());
+    arguments.room = room;
+    arguments.inverted = inverted;
+    arguments.any_of = any_of;
+    arguments.told = any_of;
+    return ::ioctl(pagemap_.get(), kScan, &arguments);
+  };
+  const bool writes = use == PageUse::kWrite;
+  const std::uint64_t wanted = writes ? kIsPresent | kIsWritten : kIsPresent;
+  if (ask(wanted, wanted, 1) != 0) return false;  // of some page that is not true
+  if (!writes) return true;
+  const int files = ask(0, kIsFile, found.size());
+  if (files < 0 || files == static_cast<int>(found.size())) return false;
+  return std::none_of(found.begin(), found.begin() + files, [this](const ScanRegion& region) {
+    return has_file({region.start, region.end});
+  });
+}
+
+bool ProcessPages::look(std::span<const iovec> ranges, PageUse use) const {
   Window window(pagemap_.get());
   const auto load = [&](std::size_t range, std::uint64_t page) {
     std::uint64_t last = last_page(ranges[range]);
@@ -108,7 +169,8 @@ bool ProcessPages::are_there(std::span<const iovec> ranges, PageUse use) const {
       if ((entry & kPresent) == 0) return false;
       if (use == PageUse::kRead) continue;
       if ((entry & kWriteProtected) != 0) return false;
-      if ((entry & kShared) != 0 && is_file(page * page_size())) return false;
+      const Range bytes{page * page_size(), (page + 1) * page_size()};
+      if ((entry & kShared) != 0 && has_file(bytes)) return false;
     }
   }
   return true;
@@ -119,7 +181,7 @@ void ProcessPages::forget_mappings() {
   files_known_ = false;
 }
 
-bool ProcessPages::is_file(std::uint64_t address) const {
+bool ProcessPages::has_file(const Range& range) const {
   std::lock_guard lock(mutex_);
   if (!files_known_) {
     auto files = read_files();
@@ -128,8 +190,8 @@ bool ProcessPages::is_file(std::uint64_t address) const {
     files_known_ = true;
   }
   if (!files_readable_) return true;
-  return std::ranges::any_of(files_, [address](const Range& range) {
-    return address >= range.begin && address < range.end;
+  return std::ranges::any_of(files_, [&range](const Range& file) {
+    return range.begin < file.end && file.begin < range.end;
   });
 }
 

@@ -30,7 +30,8 @@ class ProcessPages {
 
   // True when a copy out of (kRead) or into (kWrite) these ranges of the process waits for nobody:
   // all pages are there, none is write-protected for a userfaultfd handler, none that is written
-  // belongs to a file. The process may take pages away at any moment, so that this says what its
+  // belongs to a file. What is not mapped at all may count as there: a copy fails at once. The
+  // process may take pages away at any moment, so that this says what its
   // memory is like, and is no defence against one that means harm.
   bool are_there(std::span<const iovec> ranges, PageUse use) const;
 
@@ -42,9 +43,14 @@ class ProcessPages {
     std::uint64_t begin = 0, end = 0;
   };
   class Window;
+  // By one question to the kernel for many ranges. False means that they must be looked at one by
+  // one, as kernels before Linux 6.7 let nobody ask so.
+  bool scan(std::span<const iovec> ranges, PageUse use) const;
+  bool scan_span(const Range& span, PageUse use) const;
+  bool look(std::span<const iovec> ranges, PageUse use) const;
   ProcessPages(UniqueFd pagemap, UniqueFd maps)
       : pagemap_(std::move(pagemap)), maps_(std::move(maps)) {}
-  bool is_file(std::uint64_t address) const;
+  bool has_file(const Range& range) const;
   std::optional<std::vector<Range>> read_files() const;
 
   UniqueFd pagemap_, maps_;
