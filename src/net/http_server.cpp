@@ -38,6 +38,7 @@ constexpr std::size_t kReadAtOnce = 16384;
 constexpr std::size_t kLingerBytes = 4u << 20;
 constexpr auto kLingerTime = std::chrono::seconds(2);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);  // when descriptors have run out
+constexpr base::Duration kWarningInterval = std::chrono::minutes(1);
 
 using Parser = http::request_parser<http::string_body>;
 using Request = http::request<http::string_body>;
@@ -124,6 +125,7 @@ class Server final : public HttpServer {
  private:
   Result<Address> open(const Address& at);
   Task<void> accept_all();
+  void warn(const error_code& error);
   Task<void> serve(std::list<Session>::iterator session);
   Task<bool> serve_one(Session& session);
   Task<error_code> read(Session& session, Parser& parser);
@@ -150,6 +152,7 @@ class Server final : public HttpServer {
   tcp::acceptor acceptor_;
   std::list<Session> sessions_;  // who has waited for a request for longest comes first
   base::TaskGroup tasks_;
+  base::TimePoint next_warning_{};
   bool stopping_ = false;
 };
 
@@ -208,7 +211,7 @@ Task<void> Server::accept_all() {
         env_.executor, [this, &socket](auto done) { acceptor_.async_accept(socket, done); });
     if (stopping_) break;
     if (error) {
-      base::log_warning("HTTP: accept: {}", error.message());
+      warn(error);
       co_await env_.executor.sleep_for(kAcceptPause);
     } else if (sessions_.size() >= limits_.max_connections && !make_room()) {
       refuse(std::move(socket));
@@ -217,6 +220,13 @@ Task<void> Server::accept_all() {
       tasks_.start(serve(std::prev(sessions_.end())));
     }
   }
+}
+
+// Who waits stays in the kernel's queue, so a shortage fails again after each pause.
+void Server::warn(const error_code& error) {
+  if (env_.now() < next_warning_) return;
+  next_warning_ = env_.now() + kWarningInterval;
+  base::log_warning("HTTP: accept: {}", error.message());
 }
 
 // Closes the connection that has waited for longest, else the one whose request takes longest to

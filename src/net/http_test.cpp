@@ -3,9 +3,12 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <future>
 #include <string>
 #include <thread>
@@ -28,10 +31,8 @@ class RawSocket {
     const timeval limit{.tv_sec = 20, .tv_usec = 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   }
-  explicit RawSocket(const Address& to) : RawSocket(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const sockaddr_in address = loopback(to.port);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  }
+  RawSocket() : RawSocket(::socket(AF_INET, SOCK_STREAM, 0)) {}
+  explicit RawSocket(const Address& to) : RawSocket() { connect(to); }
   ~RawSocket() { ::close(fd_); }
   RawSocket(const RawSocket&) = delete;
 
@@ -41,6 +42,10 @@ class RawSocket {
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     return address;
+  }
+  void connect(const Address& to) {
+    const sockaddr_in address = loopback(to.port);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
   void send(std::string_view text) {
     while (!text.empty()) {
@@ -278,6 +283,30 @@ TEST_F(Http, IdleConnectionsMakeRoomForNewOnes) {
   EXPECT_TRUE(second.closed);
   ask(first);
   ask(third);
+}
+
+TEST_F(Http, AShortageOfDescriptorsIsToldOnceAMinute) {
+  serve();
+  RawSocket first(address);
+  ask(first);
+  std::array<RawSocket, 5> late;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  testing::internal::CaptureStderr();
+  for (RawSocket& socket : late) {
+    const int next = ::dup(STDERR_FILENO);
+    ASSERT_GE(next, 0);
+    ::close(next);
+    const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    socket.connect(address);
+    ask(first);  // is answered after the server has seen who waits
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    ask(socket);
+  }
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_NE(lines.find("HTTP: accept: Too many open files"), std::string::npos) << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
 }
 
 TEST_F(Http, UnfinishedRequestsMakeRoomForNewOnes) {
