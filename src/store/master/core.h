@@ -217,8 +217,9 @@ struct SegmentUse {
 // expired (the caller treats it as present); not for an upsert, which may be one of many writes
 // (kMaxWritesOfOneKey, then kBusy) that are open for a key. Finding no room it evicts; kNoSpace
 // only when what is free and what may be evicted is less than the object or lies in no one piece,
-// kSpaceInPreparation when an owner is still preparing enough. Fewer replicas than asked are given
-// rather than none; for one more than the first nothing is evicted that could not make room for it.
+// or was evicted in vain too often (below), kSpaceInPreparation when an owner is still preparing
+// enough. Fewer replicas than asked are given rather than none; for one more than the first nothing
+// is evicted that could not make room for it.
 // Publish: an upsert takes the place of what is published, at once, whatever leases that has; a put
 // that finds something published is answered kObjectExists, and its grant has ended.
 // The writer's grant ends by publish, revoke, grant_ttl (lazily), its own expiry, or when its
@@ -231,12 +232,16 @@ struct SegmentUse {
 // or of a replica that is left out when the others are published, lie aside for kRest, at most
 // kMaxResting of all: readers have pinned what lies there, or the owner stands still or is dead,
 // and the next writer should not be sent there at once, nor to their segments while others have
-// room. Time in which the core itself was not run does not count against its clients: a tick that
-// comes more than client_ttl / 2 after the one before gives all of them a new client_ttl.
+// room. While kMostGrantsInVain grants of a key for which objects were evicted lie aside, nothing
+// more is evicted for that key: pins can't be seen from here, and a writer who asks again and again
+// must not empty the pool. Time in which the core itself was not run does not count against its
+// clients: a tick that comes more than client_ttl / 2 after the one before gives all of them a new
+// client_ttl.
 class Core {
  public:
   static constexpr base::Duration kRest = std::chrono::seconds(1);
   static constexpr std::size_t kMaxResting = 65536;
+  static constexpr std::size_t kMostGrantsInVain = 16;
 
   explicit Core(const CoreOptions& options);
   ~Core();

@@ -73,6 +73,7 @@ void Core::State::grant(const Item& item, Effect& effect) {
   std::vector<Placer::Chosen>& chosen = grant_scratch;
   const std::size_t replicas = std::min<std::size_t>(item.command.replicas, kMaxReplicas);
   const std::uint64_t units = units_for(std::min(size, kMaxSegment + 1));
+  const std::uint64_t evicted = totals.evicted_objects;
   effect.code = find_room(units, item, chosen);
   if (effect.code != Code::kOk) return tell_shortage(units);
   // What was there may have been given up by now, or evicted.
@@ -98,6 +99,7 @@ void Core::State::grant(const Item& item, Effect& effect) {
   entry.open.number = static_cast<std::uint32_t>(item.number);
   entry.state = PutState::kGranted;
   note_terms(terms, entry);
+  if (totals.evicted_objects != evicted) entry.flags |= kCostVictims;
   entry.replicas = effect.replicas = static_cast<std::uint8_t>(chosen.size());
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     entry.placements[i] = {chosen[i].segment->handle, chosen[i].extent.unit};
@@ -135,6 +137,7 @@ Code Core::State::find_room(std::uint64_t units, const Item& item,
       if (const Code code = may_make_room(units); code != Code::kOk) return code;
     }
     if (!chosen.empty() && !evicting && !may_evict_for_another(units, chosen)) break;
+    if (!evicting && evicts_in_vain(item.hash)) break;
     if (!chosen.empty() && victims++ == kVictimsForMoreReplicas) break;
     if (!evicting) ++totals.eviction_attempts;
     // From here on only where something has been evicted can there be more room than before.

@@ -26,6 +26,21 @@ class Resting : public ::testing::Test {
     return f.apply(command).front();
   }
   void pass(base::Duration time) { f.now += time; }
+  // As a writer does whose data the owners don't take; how often it was granted something.
+  int put_in_vain(std::string_view key, std::uint64_t size = kUnit) {
+    for (int grants = 0; grants < 256; ++grants) {
+      const Effect granted = f.grant(kOne, key, size);
+      if (granted.code == Code::kNoSpace) return grants;
+      EXPECT_EQ(granted.code, Code::kOk);
+      EXPECT_EQ(refuse(key, granted).code, Code::kOk);
+    }
+    return 256;
+  }
+  // Each in one unit, of segments with room for 100 objects in all.
+  void fill() {
+    for (int i = 0; i < 100; ++i)
+      ASSERT_EQ(f.put(kOne, "old" + std::to_string(i)).code, Code::kOk);
+  }
   static bool same_place(const Effect& a, const Effect& b) {
     return a.placements[0].segment == b.placements[0].segment &&
            a.placements[0].unit == b.placements[0].unit;
@@ -114,6 +129,43 @@ TEST_F(Resting, ItsSegmentComesLast) {
   EXPECT_EQ(f.core.totals().evicted_objects, 0u);
   pass(Core::kRest);
   EXPECT_EQ(f.core.segment(f.grant(kOne, "later", kUnit).placements[0].segment)->name, dead);
+}
+
+// A pool full of what readers have pinned: a put that fails has not emptied it.
+TEST_F(Resting, APutThatIsRefusedEvictsWithABound) {
+  constexpr std::size_t kMost = Core::kMostGrantsInVain;
+  f.mount(kOne, {Fixture::segment(1, 100)});
+  fill();
+  EXPECT_EQ(put_in_vain("k"), int{kMost});
+  EXPECT_EQ(f.core.totals().evicted_objects, kMost);
+  // What it evicted is free again later, and is tried first: nothing more goes before it is used.
+  pass(Core::kRest);
+  EXPECT_EQ(put_in_vain("k"), int{2 * kMost});
+  EXPECT_EQ(f.core.totals().evicted_objects, 2 * kMost);
+  // Others are not held up, and it isn't either once the room is there.
+  EXPECT_EQ(f.put(kOne, "other").code, Code::kOk);
+  EXPECT_EQ(f.core.totals().evicted_objects, 2 * kMost + 1);
+  pass(Core::kRest);
+  EXPECT_EQ(f.put(kOne, "k").code, Code::kOk);
+  EXPECT_EQ(f.core.totals().evicted_objects, 2 * kMost + 1);
+}
+
+TEST_F(Resting, GrantsInVainAreCountedOnceForAllReplicas) {
+  f.mount(kOne, {Fixture::segment(1, 50)});
+  f.mount(kTwo, {Fixture::segment(2, 50)});
+  fill();
+  f.replicas = 2;
+  EXPECT_EQ(put_in_vain("k"), int{Core::kMostGrantsInVain});
+}
+
+TEST_F(Resting, GrantsOfFreeRoomAreNoneInVain) {
+  f.mount(kOne, {Fixture::segment(1, 150)});
+  fill();
+  EXPECT_EQ(put_in_vain("k"), 50 + int{Core::kMostGrantsInVain});
+  EXPECT_EQ(f.core.totals().evicted_objects, Core::kMostGrantsInVain);
+  f.unmount(kOne);
+  f.mount(kOne, {Fixture::segment(1, 2)});
+  EXPECT_EQ(f.put(kOne, "k").code, Code::kOk);
 }
 
 TEST_F(Resting, IsBounded) {

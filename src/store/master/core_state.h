@@ -99,6 +99,15 @@ struct Core::State {
   };
   using Answer = void (State::*)(const Item&, Effect&);
 
+  // An extent that belongs to no entry.
+  struct Resting {
+    std::uint32_t segment = 0;  // handle
+    std::uint32_t extent = 0;
+    std::uint64_t until = 0;      // ns
+    std::uint64_t hash_high = 0;  // of the key that it was granted to
+    bool cost_victims = false;    // that grant; said of one of its extents
+  };
+
   // core.cpp
   void apply(const Command& command);
   void numbered(const Command& command, Answer answer);
@@ -136,7 +145,8 @@ struct Core::State {
   bool set_aside(Entry& entry, std::size_t replica);
   void end_rests();
   void end_rests_in(Segment& segment);
-  void end_rest(Segment& segment, std::uint32_t extent);
+  void end_rest(const Resting& rest);
+  bool evicts_in_vain(const base::Hash128& key) const;
 
   // core_get.cpp
   void read(const Command& command);
@@ -225,14 +235,10 @@ struct Core::State {
   std::uint64_t kept_bytes = 0;        // in units, of published objects that are no candidates
   std::vector<std::uint32_t> leaving;  // handles of segments
   OpenGrants open;
-  // An extent that belongs to no entry.
-  struct Resting {
-    std::uint32_t segment = 0;  // handle
-    std::uint32_t extent = 0;
-    std::uint64_t until = 0;  // ns
-  };
   std::deque<Resting> resting;      // the first to end first
   std::uint64_t resting_bytes = 0;  // in units
+  // Grants that cost victims and rest, by hash_high of their key.
+  std::unordered_map<std::uint64_t, std::size_t> in_vain;
   Clients clients;
   EventRing events;
   Totals totals;

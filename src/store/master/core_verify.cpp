@@ -1,6 +1,7 @@
 // verify(): everything that is kept twice is compared, for tests and simulation.
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 
 #include "store/master/core_state.h"
 
@@ -57,7 +58,9 @@ Result<void> Core::State::verify_entries() const {
 
 Result<void> Core::State::verify_resting(std::uint64_t& bytes) const {
   std::uint64_t until = 0;
+  std::unordered_map<std::uint64_t, std::size_t> vain;
   for (const Resting& each : resting) {
+    if (each.cost_victims) ++vain[each.hash_high];
     const Segment* segment = segments.find(each.segment);
     MC_CHECK(expect(segment != nullptr && segment->allocator.in_use(each.extent) &&
                         segment->allocator.owner(each.extent) == kNoEntry,
@@ -66,6 +69,7 @@ Result<void> Core::State::verify_resting(std::uint64_t& bytes) const {
     until = each.until;
     bytes += segment->allocator.units(each.extent) * memory::kExtentUnit;
   }
+  MC_CHECK(expect(vain == in_vain, "grants that were in vain are wrong"));
   std::size_t counted = 0;
   for (const Segment* segment : segments.all())
     counted += segment->resting;

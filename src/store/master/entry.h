@@ -25,7 +25,8 @@ enum EntryFlags : std::uint8_t {
   kSoftPinUnwanted = 16,
   // Published, and only in segments that are leaving: to evict it would help nobody.
   kLeaving = 32,
-  kSoftPinned = 64,  // published, until soft_pin_until
+  kSoftPinned = 64,    // published, until soft_pin_until
+  kCostVictims = 128,  // an open grant for which objects were evicted
 };
 
 inline constexpr std::uint32_t kNoEntry = kNone;
