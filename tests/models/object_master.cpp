@@ -98,7 +98,7 @@ void ObjectModel::apply_publish(State& next, int index) const {
     superseded.state = RecordState::kGone;
     const bool in_place = is(ObjectMutant::kUpsertInPlace) && superseded.extent == record.extent;
     if (!in_place && !is(ObjectMutant::kSupersededNotFreed)) free_extent(next, superseded.extent);
-    note_gone(next, old, false);
+    if (!is(ObjectMutant::kHighestVersionAdopted)) note_gone(next, old, false);
     for (Client& client : next.clients) {
       if (client.phase < Phase::kLocate || client.phase > Phase::kRead) continue;
       if (op(client.op).key == key && client.must_hit > 0) --client.must_hit;

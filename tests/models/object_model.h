@@ -35,6 +35,7 @@ enum class ObjectMutant : uint8_t {
   kRepliesMatchCallOnly,  // a late reply to an earlier question of the same call is taken
   kGetNeverAsksAgain,
   kPublishNotJournaled,  // warm restart, here and below
+  kHighestVersionAdopted,  // instead of a journal of what was superseded
   kEvictionNotJournaled
 };
 
@@ -69,7 +70,8 @@ enum class Restart : uint8_t {
   kCold,   // nothing: every old key is a miss
   kGuess,  // adopts complete records by the rules "marked before unmarked, then highest version";
            // its journal keeps removals and superseded versions
-  kOutbox  // adopts what is marked; its journal keeps every mark and free that no owner confirmed
+  kOutbox  // adopts what is marked, whatever its version; its journal keeps every mark and free
+           // that no owner confirmed
 };
 
 struct ObjectScenario {

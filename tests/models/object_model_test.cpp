@@ -44,6 +44,11 @@ ObjectScenario evicted_and_put_again() {
   return scenario({put(0, kA), put(0, kA), get(0, kA)}, kEvict | kOwnerRestart | kMasterRestart, 3);
 }
 
+// That may be open at once, and be published in either order.
+ObjectScenario two_upserts() {
+  return scenario({upsert(0, kA), upsert(1, kA), get(1, kA)}, kMasterRestart, 1);
+}
+
 void expect_proven(const char* name, const ObjectScenario& scenario) {
   const Report report = explore(ObjectModel(scenario));
   std::printf("objects, %s: %s\n", name, report.summary().c_str());
@@ -143,6 +148,12 @@ TEST(ObjectModel, WarmRestartAfterRaces) {
                    {0, 0, 1}));
 }
 
+// Proves that of two upserts the one that was published last is there after a restart, also when
+// the other has the higher version: whatever the Master knew by journal, marks or frees.
+TEST(ObjectModel, WarmRestartAfterUpsertsPublishedInReverse) {
+  expect_proven("warm, two upserts", warm(two_upserts()));
+}
+
 // Each test below takes one safeguard away and proves that the checker sees it, so that the proofs
 // above mean something. The trace in the log shows what the safeguard is for.
 TEST(ObjectMutants, OwnerAcceptsOldGrants) {
@@ -240,6 +251,13 @@ TEST(ObjectMutants, GetNeverAsksAgain) {
 TEST(WarmMutants, PublishNotJournaled) {
   expect_found("publish not journaled", warm(scenario({put(0, kA), get(0, kA)}, kMasterRestart, 1)),
                ObjectMutant::kPublishNotJournaled, kMissing);
+}
+
+// Proves that versions say nothing about which of two upserts is the newer one: the trace shows the
+// higher one published first, and back after the restart.
+TEST(WarmMutants, HighestVersionAdopted) {
+  expect_found("highest version adopted", warm(two_upserts()), ObjectMutant::kHighestVersionAdopted,
+               kStale);
 }
 
 TEST(WarmMutants, EvictionNotJournaled) {

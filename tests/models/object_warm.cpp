@@ -95,17 +95,22 @@ void ObjectModel::adopt(State& next) const {
   }
 }
 
-// The extent whose record becomes the key's object, or -1.
+// The extent whose record becomes the key's object, or -1. Versions are in the order of grants, but
+// which upsert won was decided by the order of publishes: they may decide among guesses only. Of
+// what is marked and not gone there is one at most, and so any may be taken.
 int ObjectModel::choose(const State& state, int key) const {
   int best = -1;
   bool best_marked = false;
+  const bool by_version =
+      scenario_.restart == Restart::kGuess || is(ObjectMutant::kHighestVersionAdopted);
   for (int extent = 0; extent < extents(); ++extent) {
     const int index = candidate(state, extent);
     if (index < 0 || op(index).key != key || (state.journal_gone & bit(index)) != 0) continue;
     const bool marked =
         state.extents[extent].marked != 0 || (state.journal_published & bit(index)) != 0;
     if (!marked && scenario_.restart == Restart::kOutbox) continue;
-    const bool higher = best < 0 || state.extents[extent].word > state.extents[best].word;
+    const bool higher =
+        best < 0 || (by_version && state.extents[extent].word > state.extents[best].word);
     if (best >= 0 && best_marked != marked ? marked : higher) {
       best = extent;
       best_marked = marked;
