@@ -164,29 +164,58 @@ void ObjectModel::locate(State& next, const Message& request) const {
   answer(next, found, Code::kOk);
 }
 
-// A new mount voids all that was promised about the old one.
-void ObjectModel::mount(State& next, const Message& request) const {
-  if (request.epoch < next.master.epoch && !is(ObjectMutant::kMasterAcceptsOldEpochs)) return;
-  uint8_t& mounted = next.master.incarnation[request.op];
-  const bool newer = is(ObjectMutant::kMountReplacesAnyOther) ? request.incarnation != mounted
-                                                              : request.incarnation > mounted;
-  if (!newer) return;
+// A mount of another incarnation than the one that is there claims the name of another engine: the
+// Master asks who answers under it. Only the newcomer's own answer, stage 1, which says who had the
+// name when it was asked, proves that this one is dead; silence and other answers prove nothing.
+Label ObjectModel::mount(State& next, Message request) const {
+  const int owner = request.op;
+  if (request.epoch < next.master.epoch && !is(ObjectMutant::kMasterAcceptsOldEpochs)) {
+    return {"Master: refuses owner %, epoch is %", owner, next.master.epoch};
+  }
+  const uint8_t& mounted = next.master.incarnation[owner];
+  const bool same = request.version == mounted || is(ObjectMutant::kDisownsWhoeverIsThere);
+  if (request.stage == 1 && same) disown(next, owner);
+  if (mounted != 0 && mounted != request.incarnation) {
+    if (is(ObjectMutant::kNewcomerBelieved)) {
+      disown(next, owner);
+    } else if (next.owners[owner].incarnation != request.incarnation) {
+      return {"Master: owner % does not answer as incarnation %", owner, request.incarnation};
+    } else {
+      request.stage = 1;
+      request.version = mounted;
+      send(next, request);
+      return {"owner %: answers as incarnation %", owner, request.incarnation};
+    }
+  }
+  if (mounted == 0) take_in(next, request);
+  return {"Master: mount of owner %", owner};
+}
+
+void ObjectModel::take_in(State& next, const Message& request) const {
   if (next.master.rebuilding != 0) return announce(next, request);
-  mounted = request.incarnation;
+  next.master.incarnation[request.op] = request.incarnation;
+  for (int extent = 0; extent < extents(); ++extent) {
+    if (owner_of(extent) == request.op) next.master.free_extents |= bit(extent);
+  }
+}
+
+// All that was promised about its memory is void.
+void ObjectModel::disown(State& next, int owner) const {
+  next.master.incarnation[owner] = 0;
   for (int key = 0; key < kKeys; ++key) {
     const int index = next.master.directory[key] - 1;
-    if (index < 0 || owner_of(next.master.record[index].extent) != request.op) continue;
+    if (index < 0 || owner_of(next.master.record[index].extent) != owner) continue;
     next.master.record[index].state = RecordState::kGone;
     next.master.directory[key] = 0;
   }
   for (int index = 0; index < ops(); ++index) {
     Record& record = next.master.record[index];
-    if (record.state == RecordState::kGranted && owner_of(record.extent) == request.op) {
+    if (record.state == RecordState::kGranted && owner_of(record.extent) == owner) {
       record.state = RecordState::kEnded;
     }
   }
   for (int extent = 0; extent < extents(); ++extent) {
-    if (owner_of(extent) == request.op) next.master.free_extents |= bit(extent);
+    if (owner_of(extent) == owner) next.master.free_extents &= static_cast<uint8_t>(~bit(extent));
   }
 }
 

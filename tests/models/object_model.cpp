@@ -8,15 +8,10 @@
 namespace mooncake::models {
 namespace {
 
-constexpr const char* kDeliver[] = {"",
-                                    "Master: grant for op %",
-                                    "",
-                                    "Master: publish of op %",
-                                    "Master: locate for op %",
-                                    "",
-                                    "Master: remove by op %",
-                                    "Master: mount of owner %",
-                                    "client: reply to op % (request %)"};
+constexpr uint8_t kImpostorsIncarnation = 99;
+constexpr const char* kDeliver[] = {
+    "", "Master: grant for op %", "", "Master: publish of op %",          "Master: locate for op %",
+    "", "Master: remove by op %", "", "client: reply to op % (request %)"};
 constexpr const char* kLose[] = {"",
                                  "lost: grant request of op %",
                                  "lost: data of op %",
@@ -137,7 +132,7 @@ void ObjectModel::deliver_steps(const State& state, int index, Steps<State>& out
   } else if (message.type == MessageType::kRemove) {
     remove(next, message);
   } else if (message.type == MessageType::kMount) {
-    mount(next, message);
+    label = mount(next, message);
   } else {
     receive(next, message);
   }
@@ -182,6 +177,16 @@ void ObjectModel::fault_steps(const State& state, Steps<State>& out) const {
     restart_owner(next, owner);
     tidy(next);
     out.fault({"owner % restarts", owner}, next);
+  }
+  if (may(state, kImpostor)) {
+    State next = spent;
+    Message claim{};
+    claim.type = MessageType::kMount;
+    claim.epoch = next.master.epoch;
+    claim.incarnation = kImpostorsIncarnation;
+    send(next, claim);
+    tidy(next);
+    out.fault({"an impostor claims the name of owner 0"}, next);
   }
   for (int key = 0; key < kKeys && may(state, kEvict); ++key) {
     if (state.master.directory[key] == 0) continue;

@@ -22,7 +22,8 @@ enum class ObjectMutant : uint8_t {
   kNoCheckOfGeneration,  // neither before nor after: an address is enough to read
   kReadsAnyGeneration,   // takes the generation it finds, and checks that it stays
   kRemountKeepsIncarnation,
-  kMountReplacesAnyOther,  // a late mount of an older incarnation is taken for a new one
+  kNewcomerBelieved,       // a mount takes another engine's name without asking who answers
+  kDisownsWhoeverIsThere,  // ... not the engine that had the name when it was asked
   kPublishUnchecked,
   kPublishBeforeData,  // the client publishes without waiting for the owner's answer
   kUpsertInPlace,
@@ -34,7 +35,7 @@ enum class ObjectMutant : uint8_t {
   kPublishAppliesTwice,   // a repeated publish is a new one
   kRepliesMatchCallOnly,  // a late reply to an earlier question of the same call is taken
   kGetNeverAsksAgain,
-  kPublishNotJournaled,  // warm restart, here and below
+  kPublishNotJournaled,    // warm restart, here and below
   kHighestVersionAdopted,  // instead of a journal of what was superseded
   kEvictionNotJournaled
 };
@@ -56,6 +57,7 @@ enum Fault : uint16_t {
   kEarlyRevoke = 32,  // the Master gives up on a writer that is only slow
   kEvict = 64,
   kClientDeath = 128,
+  kImpostor = 256,  // an engine claims the name of another one, which is alive
 };
 
 inline constexpr int kMaxOps = 5;
@@ -112,7 +114,7 @@ struct Message {
   uint8_t attempt;  // request number within the call
   uint8_t epoch;
   uint8_t extent;
-  uint8_t version;
+  uint8_t version;  // kMount: the incarnation that had the name when the Master asked
   uint8_t incarnation;
   uint8_t stage;  // of a reply: the type of its request
   Code code;
@@ -258,7 +260,9 @@ class ObjectModel {
   void remove(State& next, const Message& request) const;
   void apply_remove(State& next, int index) const;
   void locate(State& next, const Message& request) const;
-  void mount(State& next, const Message& request) const;
+  Label mount(State& next, Message request) const;
+  void take_in(State& next, const Message& request) const;
+  void disown(State& next, int owner) const;
   void master_steps(const State& state, Steps<State>& out) const;
   void drop_key(State& next, int key, bool evicted) const;
   void record_publish(State& next, int index) const;

@@ -119,6 +119,16 @@ TEST(ObjectModel, TwoUpsertsOfOneKey) {
   expect_proven("two upserts, two gets", with_extents(scenario(readers, kAll, 0), {0, 0, 1}));
 }
 
+// Proves that an engine's name goes to another one only when the engine is dead: what it held stays
+// while it answers, and a newcomer is let in in the end.
+TEST(ObjectModel, Namesakes) {
+  expect_proven("namesakes",
+                scenario({put(0, kA), get(1, kA)},
+                         kImpostor | kOwnerRestart | kMasterRestart | kRepeat | kLoss, 2));
+  expect_proven("namesakes, warm",
+                warm(scenario({put(0, kA), get(0, kA)}, kImpostor | kOwnerRestart | kRepeat, 2)));
+}
+
 // Proves that a remove that was answered is over: copies of it that arrive after a restart of the
 // Master take nothing away.
 TEST(ObjectModel, LateRemove) {
@@ -188,9 +198,16 @@ TEST(ObjectMutants, RemountKeepsTheIncarnation) {
                ObjectMutant::kRemountKeepsIncarnation, kWhole);
 }
 
-TEST(ObjectMutants, LateMountReplacesANewerOne) {
-  expect_found("unordered mounts", scenario({put(0, kA), get(1, kA)}, kOwnerRestart, 2),
-               ObjectMutant::kMountReplacesAnyOther, kMissing);
+TEST(ObjectMutants, NewcomerBelieved) {
+  expect_found("late mount", scenario({put(0, kA), get(1, kA)}, kOwnerRestart, 2),
+               ObjectMutant::kNewcomerBelieved, kMissing);
+  expect_found("impostor", scenario({put(0, kA), get(1, kA)}, kImpostor, 1),
+               ObjectMutant::kNewcomerBelieved, kMissing);
+}
+
+TEST(ObjectMutants, DisownsWhoeverIsThere) {
+  expect_found("disowned by name", scenario({put(0, kA), get(1, kA)}, kOwnerRestart | kRepeat, 2),
+               ObjectMutant::kDisownsWhoeverIsThere, kMissing);
 }
 
 TEST(ObjectMutants, PublishNotCheckedAgainstTheGrant) {

@@ -105,8 +105,11 @@ void ObjectModel::owner_steps(const State& state, Steps<State>& out) const {
     mount.epoch = state.master.epoch;
     mount.incarnation = next.owners[index].incarnation;
     bool under_way = false;
-    for (const Message& message : state.network)
-      under_way |= message == mount;
+    for (const Message& message : state.network) {
+      Message claim = message;
+      claim.stage = claim.version = 0;
+      under_way |= claim == mount;
+    }
     if (under_way) continue;
     send(next, mount);
     tidy(next);
