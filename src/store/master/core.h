@@ -241,7 +241,7 @@ class Core {
  public:
   static constexpr base::Duration kRest = std::chrono::seconds(1);
   static constexpr std::size_t kMaxResting = 65536;
-  static constexpr std::size_t kMostGrantsInVain = 16;
+  static constexpr std::size_t kMostGrantsInVain = 64;
 
   explicit Core(const CoreOptions& options);
   ~Core();

@@ -36,9 +36,10 @@ class Resting : public ::testing::Test {
     }
     return 256;
   }
-  // Each in one unit, of segments with room for 100 objects in all.
+  // Each in one unit, of segments with room for kFull objects in all.
+  static constexpr int kFull = 400;
   void fill() {
-    for (int i = 0; i < 100; ++i)
+    for (int i = 0; i < kFull; ++i)
       ASSERT_EQ(f.put(kOne, "old" + std::to_string(i)).code, Code::kOk);
   }
   static bool same_place(const Effect& a, const Effect& b) {
@@ -134,7 +135,7 @@ TEST_F(Resting, ItsSegmentComesLast) {
 // A pool full of what readers have pinned: a put that fails has not emptied it.
 TEST_F(Resting, APutThatIsRefusedEvictsWithABound) {
   constexpr std::size_t kMost = Core::kMostGrantsInVain;
-  f.mount(kOne, {Fixture::segment(1, 100)});
+  f.mount(kOne, {Fixture::segment(1, kFull)});
   fill();
   EXPECT_EQ(put_in_vain("k"), int{kMost});
   EXPECT_EQ(f.core.totals().evicted_objects, kMost);
@@ -151,15 +152,15 @@ TEST_F(Resting, APutThatIsRefusedEvictsWithABound) {
 }
 
 TEST_F(Resting, GrantsInVainAreCountedOnceForAllReplicas) {
-  f.mount(kOne, {Fixture::segment(1, 50)});
-  f.mount(kTwo, {Fixture::segment(2, 50)});
+  f.mount(kOne, {Fixture::segment(1, kFull / 2)});
+  f.mount(kTwo, {Fixture::segment(2, kFull / 2)});
   fill();
   f.replicas = 2;
   EXPECT_EQ(put_in_vain("k"), int{Core::kMostGrantsInVain});
 }
 
 TEST_F(Resting, GrantsOfFreeRoomAreNoneInVain) {
-  f.mount(kOne, {Fixture::segment(1, 150)});
+  f.mount(kOne, {Fixture::segment(1, kFull + 50)});
   fill();
   EXPECT_EQ(put_in_vain("k"), 50 + int{Core::kMostGrantsInVain});
   EXPECT_EQ(f.core.totals().evicted_objects, Core::kMostGrantsInVain);
