@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -94,15 +95,17 @@ struct PatientCopies::Job {
   std::atomic<bool> called_off{false};
   std::shared_ptr<os::Event> done;  // guarded by Workers' mutex; null once nobody waits
 
-  Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts);
+  // `bytes_`: of a job that has ended, to be used again.
+  Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts, std::vector<std::byte> bytes_);
   bool is_write() const { return slices.front().opcode == Opcode::kWrite; }
   // Their order is that of the parts.
   bool take_in(std::span<const Part> parts);
   bool hand_out(const Part& part, std::size_t index) const;
 };
 
-PatientCopies::Job::Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts)
-    : peer(std::move(peer_)) {
+PatientCopies::Job::Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts,
+                        std::vector<std::byte> bytes_)
+    : peer(std::move(peer_)), bytes(std::move(bytes_)) {
   std::uint64_t size = 0;
   for (const Part& part : parts)
     size += part.length;
@@ -245,8 +248,9 @@ base::Task<Result<void>> PatientCopies::copy(std::shared_ptr<HostPeer> peer,
                                              os::CancelToken* cancel) {
   Cutter cutter(*peer, slices, write_pass);
   const Slice* broken = nullptr;  // a part of it is missing
+  std::vector<std::byte> bytes;
   for (auto parts = cutter.next(); !parts.empty() && peer->alive(); parts = cutter.next()) {
-    const auto job = std::make_shared<Job>(peer, parts);
+    const auto job = std::make_shared<Job>(peer, parts, std::move(bytes));
     job->write_pass = write_pass;
     job->trail = trail;
     if (job->is_write() && !job->take_in(parts)) break;
@@ -264,6 +268,7 @@ base::Task<Result<void>> PatientCopies::copy(std::shared_ptr<HostPeer> peer,
       slice.way = copied.way;
     }
     HostPeer::give_up(slices, trail);
+    bytes = std::move(job->bytes);
   }
   co_return Result<void>();
 }
