@@ -126,27 +126,22 @@ bool ProcessPages::scan(std::span<const iovec> ranges, PageUse use) const {
   return span.end == 0 || scan_span(span, use);
 }
 
+// Asks for the pages of which something is to be said: there are none in most memory.
 bool ProcessPages::scan_span(const Range& span, PageUse use) const {
-  std::array<ScanRegion, 8> found;
-  const auto ask = [&](std::uint64_t inverted, std::uint64_t any_of, std::size_t room) {
-    ScanArguments arguments;
-    arguments.start = span.begin * page_size();
-    arguments.end = span.end * page_size();
-    arguments.regions = reinterpret_cast<std::uint64_t>(found.data());
-    arguments.room = room;
-    arguments.inverted = inverted;
-    arguments.any_of = any_of;
-    arguments.told = any_of;
-    return ::ioctl(pagemap_.get(), kScan, &arguments);
-  };
   const bool writes = use == PageUse::kWrite;
-  const std::uint64_t wanted = writes ? kIsPresent | kIsWritten : kIsPresent;
-  if (ask(wanted, wanted, 1) != 0) return false;  // of some page that is not true
-  if (!writes) return true;
-  const int files = ask(0, kIsFile, found.size());
-  if (files < 0 || files == static_cast<int>(found.size())) return false;
-  return std::none_of(found.begin(), found.begin() + files, [this](const ScanRegion& region) {
-    return has_file({region.start, region.end});
+  const std::uint64_t needed = writes ? kIsPresent | kIsWritten : kIsPresent;
+  std::array<ScanRegion, 8> found;
+  ScanArguments arguments;
+  arguments.start = span.begin * page_size();
+  arguments.end = span.end * page_size();
+  arguments.regions = reinterpret_cast<std::uint64_t>(found.data());
+  arguments.room = found.size();
+  arguments.inverted = needed;
+  arguments.any_of = arguments.told = writes ? needed | kIsFile : needed;
+  const int regions = ::ioctl(pagemap_.get(), kScan, &arguments);
+  if (regions < 0 || regions == static_cast<int>(found.size())) return false;
+  return std::all_of(found.begin(), found.begin() + regions, [&](const ScanRegion& region) {
+    return (region.categories & needed) == needed && !has_file({region.start, region.end});
   });
 }
 
