@@ -28,6 +28,8 @@ constexpr std::uint64_t kWriteProtected = 1ull << 57;  // for a userfaultfd hand
 // Pages between two ranges that are looked at with them: that is cheaper than to ask again.
 constexpr std::uint64_t kBridge = 32;
 constexpr std::uint64_t kScanBridge = 256;
+// Of so many the entries are read at no more cost than another look takes.
+constexpr std::uint64_t kFewPages = 8;
 constexpr std::size_t kLongestMaps = 64u << 20;  // bytes of text that are looked at
 
 // PAGEMAP_SCAN, of the same page; headers before Linux 6.7 lack it.
@@ -90,8 +92,14 @@ class ProcessPages::Window {
   std::array<std::uint64_t, 512> entries_;
 };
 
+ProcessPages::ProcessPages(pid_t pid, UniqueFd pagemap, UniqueFd maps)
+    : pid_(pid), pagemap_(std::move(pagemap)), maps_(std::move(maps)), start_(read_start()) {}
+
 ProcessPages::ProcessPages(ProcessPages&& other) noexcept
-    : pagemap_(std::move(other.pagemap_)), maps_(std::move(other.maps_)) {}
+    : pid_(other.pid_),
+      pagemap_(std::move(other.pagemap_)),
+      maps_(std::move(other.maps_)),
+      start_(std::move(other.start_)) {}
 
 Result<ProcessPages> ProcessPages::open(pid_t pid) {
   std::array<UniqueFd, 2> files;
@@ -103,11 +111,35 @@ Result<ProcessPages> ProcessPages::open(pid_t pid) {
       return fail(Code::kNotSupported, fmt::format("open {}: {}", path, std::strerror(errno)));
     }
   }
-  return ProcessPages(std::move(files[0]), std::move(files[1]));
+  return ProcessPages(pid, std::move(files[0]), std::move(files[1]));
+}
+
+// Of memory that is nobody's any more nothing is read.
+bool ProcessPages::are_of_process() const {
+  std::uint64_t entry = 0;
+  return ::pread(pagemap_.get(), &entry, sizeof entry, 0) == sizeof entry;
+}
+
+bool ProcessPages::are_of_program() const { return !start_.empty() && read_start() == start_; }
+
+std::string ProcessPages::read_start() const {
+  const std::string path = fmt::format("/proc/{}/auxv", pid_);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> content;
+  const ssize_t size = ::read(file.get(), content.data(), content.size());
+  return size <= 0 ? std::string() : std::string(content.data(), static_cast<std::size_t>(size));
 }
 
 bool ProcessPages::are_there(std::span<const iovec> ranges, PageUse use) const {
-  return scan(ranges, use) || look(ranges, use);
+  std::uint64_t pages = 0;
+  for (const iovec& range : ranges)
+    pages += range.iov_len == 0 ? 0 : last_page(range) - first_page(range) + 1;
+  const bool scanned = pages > kFewPages && scan(ranges, use) && are_of_process();
+  return scanned || look(ranges, use);
+}
+
+bool ProcessPages::may_be_file(std::uint64_t address, std::uint64_t length) const {
+  return has_file({address, address + length});
 }
 
 bool ProcessPages::scan(std::span<const iovec> ranges, PageUse use) const {

@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kPipeline = 4;        // requests of one group on their way
 constexpr std::size_t kFirstQuestion = 16;  // ranges; most batches lie in few regions
 constexpr base::Duration kLongestPause = std::chrono::milliseconds(50);
+constexpr base::Duration kLookForLeftWrites = std::chrono::milliseconds(1);
 constexpr base::Duration kFenceOfCancelled = std::chrono::milliseconds(250);
 
 // The peer's regions are other ones than those we know.
@@ -132,6 +133,7 @@ class BatchRun {
   Task<void> run_part(Group& group, std::size_t index);
   void fill(Group& group, std::size_t index, Part& part);
   Task<bool> attempt(Group& group, Part& part);
+  Task<bool> wait_for_left_writes(Segment& segment, const Part& part);
   Task<Result<void>> execute_on(Lanes::Pass pass, Transport& transport, const Peer& peer,
                                 AttemptId id, Part& part);
   Task<bool> after_answer(Group& group, Part& part);
@@ -318,6 +320,11 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
     give_up(part, code_at_end(Code::kDeadlineExceeded));
     co_return false;
   }
+  const bool clear = co_await wait_for_left_writes(segment, part);
+  if (!clear) {
+    give_up(part, code_at_end(Code::kDeadlineExceeded));
+    co_return false;
+  }
   const std::size_t way = group.ranking[part.path % group.ranking.size()];
   std::optional<Lanes::Pass> pass;
   if (Lanes* const lanes = engine_.lanes_of(segment, way)) {
@@ -352,6 +359,18 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   if (part.slices.empty()) co_return false;
   if (outcome) co_return co_await after_answer(group, part);
   co_return co_await after_failure(group, part, transport, peer, id, std::move(outcome).error());
+}
+
+// False when it is over before nothing of an earlier write can land any more where this one goes.
+Task<bool> BatchRun::wait_for_left_writes(Segment& segment, const Part& part) {
+  const auto may_still_land = [&](const auto& transport) {
+    return transport->may_still_land(segment.peer, part.slices);
+  };
+  while (std::ranges::any_of(engine_.transports_, may_still_land)) {
+    if (is_over()) co_return false;
+    co_await engine_.env_.executor.sleep_for(kLookForLeftWrites);
+  }
+  co_return true;
 }
 
 // An attempt that its lane holds for too long is called off.

@@ -136,6 +136,10 @@ class Transport {
   virtual Task<Result<void>> fence(const Peer& peer, AttemptId id, TimePoint deadline,
                                    os::CancelToken* cancel) = 0;
 
+  // Whether a write of plain memory that has failed may still land where one of these slices would
+  // be written, by whatever transport: it would overtake it.
+  virtual bool may_still_land(const Peer&, std::span<const Slice>) const { return false; }
+
   // Shows the bytes of a guarded slice without a copy, `slice.local` aside. kNotSupported where
   // they can't be seen from here; else as reads fail, and kBusy when too many are pinned.
   virtual Task<Result<PinnedBytes>> pin(const Peer&, AttemptId, const Slice&, TimePoint) {

@@ -122,6 +122,7 @@ class HostPeer::ProcessCopier {
     Slice* slice;
     const Target* target;
     std::uint64_t length;
+    std::size_t local;  // the first of its pieces
     bool last;
   };
 
@@ -130,9 +131,9 @@ class HostPeer::ProcessCopier {
   }
   bool enter(memory::Pass pass, const Slice& slice);
   std::uint64_t add_part(BufferCursor& local, std::uint64_t left);
-  ssize_t call_kernel();
-  void settle(std::uint64_t moved);
-  void leave_out();
+  ssize_t call_kernel(std::size_t first);
+  std::size_t settle(std::size_t first, std::uint64_t moved);
+  void leave_out(const Part& part);
 
   HostPeer& peer_;
   memory::PeerGate::Slots& slots_;
@@ -178,11 +179,12 @@ void HostPeer::ProcessCopier::add(Slice& slice, const Target& target) {
     if (is_full()) flush();
     if (state_.over || !enter(target.pass, slice)) return;
     opcode_ = slice.opcode;
+    const std::size_t piece = locals_;
     const std::uint64_t length = add_part(local, slice.length - offset);
     if (length == 0) return;
     remote_[remotes_] = {reinterpret_cast<void*>(slice.remote + offset), length};
     offset += length;
-    parts_[remotes_++] = {&slice, &target, length, offset == slice.length};
+    parts_[remotes_++] = {&slice, &target, length, piece, offset == slice.length};
   }
 }
 
@@ -201,35 +203,43 @@ std::uint64_t HostPeer::ProcessCopier::add_part(BufferCursor& local, std::uint64
 }
 
 // Who the pid is, is certain only while pidfd and connection say that it lives, before and after.
-// Negative when nothing can be said of the bytes.
-ssize_t HostPeer::ProcessCopier::call_kernel() {
-  if (os::has_ended(peer_.process_.handle, peer_.process_.socket)) {
+// The bytes of parts from `first` on that were moved; negative when nothing can be said of them.
+ssize_t HostPeer::ProcessCopier::call_kernel(std::size_t first) {
+  // Without patience its pages have been looked at just now.
+  const bool lives = state_.is_patient()
+                         ? peer_.is_same_program()
+                         : !os::has_ended(peer_.process_.handle, peer_.process_.socket);
+  if (!lives) {
     peer_.end();
     return -1;
   }
   const auto call = opcode_ == Opcode::kWrite ? ::process_vm_writev : ::process_vm_readv;
-  const ssize_t moved =
-      call(peer_.process_.pid, local_.data(), locals_, remote_.data(), remotes_, 0);
+  const std::size_t local = parts_[first].local;
+  const ssize_t moved = call(peer_.process_.pid, local_.data() + local, locals_ - local,
+                             remote_.data() + first, remotes_ - first, 0);
   const int error = moved < 0 ? errno : 0;
   if (error == EPERM || error == ENOSYS) {
     peer_.process_vm_refused_.store(true, std::memory_order_relaxed);
-  } else if (error == ESRCH || os::has_ended(peer_.process_.handle, peer_.process_.socket)) {
+  } else if (error == ESRCH || !peer_.is_same_program()) {
     peer_.end();
     return -1;
   }
-  return moved;
+  return error == EFAULT ? 0 : moved;
 }
 
 void HostPeer::ProcessCopier::flush() {
+  std::size_t first = 0;
   if (remotes_ > 0 && !state_.over && !state_.is_patient() &&
       !peer_.pages_are_there(std::span(remote_).first(remotes_), opcode_)) {
-    leave_out();
-  } else if (remotes_ > 0 && !state_.over) {
-    const ssize_t moved = call_kernel();
+    first = remotes_;
+    leave_out(parts_[remotes_ - 1]);
+  }
+  while (first < remotes_ && !state_.over) {
+    const ssize_t moved = call_kernel(first);
     if (moved < 0) {
       state_.over = true;
     } else {
-      settle(static_cast<std::uint64_t>(moved));
+      first = settle(first, static_cast<std::uint64_t>(moved));
     }
   }
   slots_.leave();
@@ -237,26 +247,28 @@ void HostPeer::ProcessCopier::flush() {
   bytes_ = 0;
 }
 
-// For those with patience. A slice whose other parts are copied is not done by that.
-void HostPeer::ProcessCopier::leave_out() {
-  const Part& last = parts_[remotes_ - 1];
-  left_out_ = last.last ? nullptr : last.slice;
+// The slice is not done when its other parts are copied: for those with patience, or for another
+// way, which finds out what is wrong with it.
+void HostPeer::ProcessCopier::leave_out(const Part& part) {
+  left_out_ = part.last ? nullptr : part.slice;
 }
 
-// A slice is done with its last part; after a short count nothing more is tried, so that the parts
-// before were whole.
-void HostPeer::ProcessCopier::settle(std::uint64_t moved) {
-  for (std::size_t i = 0; i < remotes_; ++i) {
+// A slice is done with its last part, if all before were whole. One that the kernel could not copy
+// is left out. The part that comes next.
+std::size_t HostPeer::ProcessCopier::settle(std::size_t first, std::uint64_t moved) {
+  for (std::size_t i = first; i < remotes_; ++i) {
     const Part& part = parts_[i];
     if (part.length > moved) {
-      state_.over = true;
-      return;
+      leave_out(part);
+      return i + 1;
     }
     moved -= part.length;
-    if (!part.last || part.slice == left_out_) continue;
+    if (!part.last) continue;
+    if (part.slice == std::exchange(left_out_, nullptr)) continue;
     part.slice->code = part.target->holds(*part.slice) ? Code::kOk : Code::kGenerationMismatch;
     part.slice->way = kProcessVm;
   }
+  return remotes_;
 }
 
 // One thread's part in a call: slots of its own, and how far it may go.
@@ -464,9 +476,8 @@ bool HostPeer::copy_together(std::span<Slice> slices, std::uint64_t bytes, const
 void HostPeer::give_up(std::span<Slice> slices, const Trail& trail) {
   for (Slice& slice : slices) {
     if (slice.code != Code::kNotReady || !is_plain_write(slice)) continue;
-    const bool lost = std::ranges::any_of(trail.taken_back, [&](const AddressRange& range) {
-      return slice.remote < range.end && range.begin < slice.remote + slice.length;
-    });
+    const bool lost = std::ranges::any_of(
+        trail.taken_back, [&](const AddressRange& range) { return range.has_part_of(slice); });
     if (lost) slice.code = Code::kGenerationMismatch;
   }
 }

@@ -36,7 +36,7 @@ Task<void> warm(os::Env env, std::shared_ptr<const HostPeer> host, std::shared_p
 }  // namespace
 
 HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccount> mappings,
-                   base::TaskGroup& tasks, Peer peer)
+                   std::shared_ptr<PatientThreads> threads, base::TaskGroup& tasks, Peer peer)
     : env_(context.env),
       peers_(context.peers),
       crew_(context.crew),
@@ -46,7 +46,7 @@ HostLink::HostLink(const TransportContext& context, std::shared_ptr<MappingAccou
       remote_(std::move(peer)),
       opened_(env_.executor),
       welcomed_(env_.executor),
-      patient_(env_.executor) {}
+      patient_(env_.executor, std::move(threads)) {}
 
 HostLink::~HostLink() { close(Error(Code::kCancelled)); }
 

@@ -27,7 +27,7 @@ class HostLink {
  public:
   // `tasks` take up what goes on for a while after this link has ended.
   HostLink(const TransportContext& context, std::shared_ptr<MappingAccount> mappings,
-           base::TaskGroup& tasks, Peer peer);
+           std::shared_ptr<PatientThreads> threads, base::TaskGroup& tasks, Peer peer);
   ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;

@@ -58,6 +58,7 @@ HostPeer::HostPeer(const base::Clock& clock, CopyCrew& crew, Process process,
   auto pages = os::ProcessPages::open(process_.pid);
   // Whose they are is certain when the process lives after they were opened.
   if (pages && !os::has_ended(process_.handle, process_.socket)) pages_.emplace(*std::move(pages));
+  if (!pages_) process_vm_refused_ = true;
 }
 
 void HostPeer::look_for_end() {
@@ -70,6 +71,26 @@ void HostPeer::look_for_end() {
 bool HostPeer::pages_are_there(std::span<const iovec> ranges, Opcode opcode) const {
   const auto use = opcode == Opcode::kWrite ? os::PageUse::kWrite : os::PageUse::kRead;
   return pages_ && pages_->are_there(ranges, use);
+}
+
+// Neither handle nor connection end when a process whose forked child holds the connection, too,
+// executes another program.
+bool HostPeer::is_same_program() const {
+  if (os::has_ended(process_.handle, process_.socket)) return false;
+  if (!pages_ || !pages_->are_of_process()) return false;
+  return left_writes_.load(std::memory_order_relaxed) == 0 || pages_->are_of_program();
+}
+
+void HostPeer::note_left(const AddressRange& range) {
+  std::lock_guard lock(mutex_);
+  left_.push_back(range);
+  left_writes_.store(left_.size(), std::memory_order_relaxed);
+}
+
+void HostPeer::forget_left(const AddressRange& range) {
+  std::lock_guard lock(mutex_);
+  left_.erase(std::ranges::find(left_, range));
+  left_writes_.store(left_.size(), std::memory_order_relaxed);
 }
 
 // Copies that are under way hold what they copy from.
@@ -206,6 +227,8 @@ void HostPeer::resolve(std::span<const Slice> slices, const Terms& terms, std::s
     const Slice& slice = slices[i];
     targets[i] = {};
     if (!is_wanted(slice, terms)) continue;
+    const auto lies_in = [&slice](const AddressRange& left) { return left.has_part_of(slice); };
+    if (is_plain_write(slice) && std::ranges::any_of(left_, lies_in)) continue;
     if (!region || !region->has(slice)) {
       region = regions_.covering(slice.remote, slice.remote + slice.length);
     }
@@ -228,7 +251,8 @@ bool HostPeer::needs_patience(std::span<const Slice> slices, memory::Pass write_
   return std::ranges::any_of(slices, [&](const Slice& slice) {
     Target target{};
     resolve({&slice, 1}, terms, {&target, 1}, held);
-    return target.pass != memory::Pass::kNone && !target.mapped;
+    if (target.pass == memory::Pass::kNone || target.mapped) return false;
+    return slice.opcode == Opcode::kRead || !pages_->may_be_file(slice.remote, slice.length);
   });
 }
 

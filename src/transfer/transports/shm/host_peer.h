@@ -89,6 +89,10 @@ inline bool is_guarded_write(const Slice& slice) {
 }
 struct AddressRange {
   std::uint64_t begin = 0, end = 0;
+  bool operator==(const AddressRange&) const = default;
+  bool has_part_of(const Slice& slice) const {
+    return slice.remote < end && begin < slice.remote + slice.length;
+  }
 };
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
@@ -120,7 +124,8 @@ class HostPeer final : public DirectPath {
   // Guarded writes that their owner has begun, under the pass that it gave.
   void write_guarded(std::span<Slice> slices, memory::Pass pass, TimePoint deadline);
 
-  // Whether some of the slices are for copy_patiently().
+  // Whether some of the slices are for copy_patiently(): not what is written into files, during
+  // which the kernel may keep the peer's memory from everybody.
   bool needs_patience(std::span<const Slice> slices, memory::Pass write_pass = {});
   // As copy(), or write_guarded() where there is a pass, but waits for pages for any time, and
   // gives up between two calls of the kernel once it is called off. Uses this object and the slices
@@ -130,6 +135,11 @@ class HostPeer final : public DirectPath {
   // What was taken back while the call wrote there may be another's by now: to look it up again, as
   // is done with what was never known, would be to write over that.
   static void give_up(std::span<Slice> slices, const Trail& trail);
+
+  // A call has left a write of plain memory in the kernel, which may still land in this range:
+  // until forget_left() nothing is written there, or it would be overtaken.
+  void note_left(const AddressRange& range);
+  void forget_left(const AddressRange& range);
 
   // Ranges of slices that are still kNotReady because no region is known that has them.
   std::vector<AskedRange> unknown(std::span<const Slice> slices);
@@ -217,6 +227,8 @@ class HostPeer final : public DirectPath {
   const Word* word_of(const Region& region, const Slice& slice, std::vector<Memory>& held) const;
   // Whether a copy of the peer's own address space waits for nobody.
   bool pages_are_there(std::span<const iovec> ranges, Opcode opcode) const;
+  // Whether the process is there, and runs the program that it ran when it was met.
+  bool is_same_program() const;
   // Asks the kernel whether the peer has gone, when it was not asked for a while: the watch on the
   // executor may be late, and what is written into a dead peer's memory is lost.
   void look_for_end();
@@ -235,12 +247,14 @@ class HostPeer final : public DirectPath {
   std::atomic<bool> alive_{true};
   std::atomic<std::int64_t> looked_at_{0};  // nanoseconds: when the kernel was asked last
   std::atomic<bool> process_vm_refused_{false};
-  std::optional<os::ProcessPages> pages_;  // empty: it is not known which are there
+  std::optional<os::ProcessPages> pages_;    // empty: it is not known which are there
+  std::atomic<std::size_t> left_writes_{0};  // the number of left_
 
   mutable std::mutex mutex_;
   memory::IntervalIndex<Region> regions_;  // guarded by mutex, as all below
   std::map<std::uint64_t, Memory> pools_;
   std::set<std::uint64_t> wanted_, gone_, words_;
+  std::vector<AddressRange> left_;
 };
 
 }  // namespace mooncake::transfer::shm

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -21,9 +22,9 @@ namespace mooncake::transfer::shm {
 
 namespace {
 
-constexpr std::size_t kThreads = 4;             // to one peer: as many may stand still at once
-constexpr std::uint64_t kMostBytes = 1u << 20;  // of one job
-constexpr std::size_t kMostParts = 256;         // of one job
+constexpr std::size_t kMostParts = 256;  // of one job
+constexpr base::Duration kLook = std::chrono::milliseconds(1);
+constexpr std::chrono::seconds kIdle(1);  // then a thread ends
 
 // Bytes of one slice that one job copies.
 struct Part {
@@ -42,7 +43,7 @@ class Cutter {
   // For one job; empty when nothing is left.
   std::vector<Part> next() {
     std::vector<Part> parts;
-    for (std::uint64_t bytes = 0; !rest_.empty() && bytes < kMostBytes;) {
+    for (std::uint64_t bytes = 0; !rest_.empty() && bytes < PatientCopies::kMostBytes;) {
       Slice& slice = rest_.front();
       if (offset_ == 0) {
         if (parts.size() == kMostParts) break;
@@ -52,7 +53,8 @@ class Cutter {
         }
         cursor_ = BufferCursor(slice.local);
       }
-      parts.push_back(cut(slice, std::min(kMostBytes - bytes, slice.length - offset_)));
+      parts.push_back(
+          cut(slice, std::min(PatientCopies::kMostBytes - bytes, slice.length - offset_)));
       bytes += parts.back().length;
       if (!parts.back().is_last()) continue;
       offset_ = 0;
@@ -84,33 +86,44 @@ class Cutter {
 
 }  // namespace
 
+bool PatientThreads::take() {
+  if (count_.fetch_add(1, std::memory_order_relaxed) < kMost) return true;
+  give_back();
+  return false;
+}
+
 // What a thread needs, apart from everything that a call may take with it.
 struct PatientCopies::Job {
   std::shared_ptr<HostPeer> peer;
+  AttemptId id;
   memory::Pass write_pass{};
   HostPeer::Trail trail;
   std::vector<Slice> slices;
+  AddressRange range;  // in which all of them lie
   std::vector<std::byte> bytes;
   std::vector<base::MutableBuffer> locals;  // one for each slice, in `bytes`
   std::atomic<bool> called_off{false};
+  bool left = false;                // guarded by Workers' mutex: it goes on without a caller
   std::shared_ptr<os::Event> done;  // guarded by Workers' mutex; null once nobody waits
 
   // `bytes_`: of a job that has ended, to be used again.
-  Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts, std::vector<std::byte> bytes_);
+  Job(const Call& call, std::span<const Part> parts, std::vector<std::byte> bytes_);
   bool is_write() const { return slices.front().opcode == Opcode::kWrite; }
-  // Their order is that of the parts.
-  bool take_in(std::span<const Part> parts);
+  bool is_left_write() const { return left && is_write(); }
+  // Their order is that of the parts. What can't be read is left out.
+  void take_in(std::span<const Part> parts);
   bool hand_out(const Part& part, std::size_t index) const;
 };
 
-PatientCopies::Job::Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> parts,
+PatientCopies::Job::Job(const Call& call, std::span<const Part> parts,
                         std::vector<std::byte> bytes_)
-    : peer(std::move(peer_)), bytes(std::move(bytes_)) {
+    : peer(call.peer), id(call.id), write_pass(call.write_pass), bytes(std::move(bytes_)) {
   std::uint64_t size = 0;
   for (const Part& part : parts)
     size += part.length;
   bytes.resize(size);
   locals.reserve(parts.size());
+  range.begin = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t at = 0;
   for (const Part& part : parts) {
     locals.emplace_back(bytes.data() + at, part.length);
@@ -121,16 +134,16 @@ PatientCopies::Job::Job(std::shared_ptr<HostPeer> peer_, std::span<const Part> p
     slice.length = part.length;
     slice.record = nullptr;
     slice.record_key = {};
+    range.begin = std::min(range.begin, slice.remote);
+    range.end = std::max(range.end, slice.remote + slice.length);
   }
 }
 
-// False when some of it can't be read.
-bool PatientCopies::Job::take_in(std::span<const Part> parts) {
+void PatientCopies::Job::take_in(std::span<const Part> parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::vector<base::ConstBuffer> from(parts[i].local.begin(), parts[i].local.end());
-    if (!os::gather_from_user(locals[i].data(), from)) return false;
+    if (!os::gather_from_user(locals[i].data(), from)) slices[i].length = 0;
   }
-  return true;
 }
 
 bool PatientCopies::Job::hand_out(const Part& part, std::size_t index) const {
@@ -140,14 +153,22 @@ bool PatientCopies::Job::hand_out(const Part& part, std::size_t index) const {
 // Nobody can wait for a thread that the kernel holds: none is joined, and each holds what it uses.
 class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
  public:
-  explicit Workers(os::Executor& executor) : executor_(executor) {}
+  Workers(os::Executor& executor, std::shared_ptr<PatientThreads> account)
+      : executor_(executor), account_(std::move(account)) {}
+
+  enum class Room : std::uint8_t { kFree, kLater, kNone };
+  // kLater: jobs that are waited for have all threads. kNone: some are left, and hold theirs.
+  Room room() const {
+    std::lock_guard lock(mutex_);
+    if (busy_.size() + waiting_.size() < kThreads) return Room::kFree;
+    const bool all_left = std::ranges::all_of(busy_, [](const auto& job) { return job->left; });
+    return all_left && waiting_.empty() ? Room::kNone : Room::kLater;
+  }
 
   // False when no thread can be had.
   bool add(std::shared_ptr<Job> job) {
     std::lock_guard lock(mutex_);
-    if (busy_.size() + waiting_.size() >= threads_ && threads_ < kThreads && !start()) {
-      return false;
-    }
+    if (busy_.size() + waiting_.size() >= threads_ && !start()) return false;
     waiting_.push_back(std::move(job));
     wake_.notify_one();
     return true;
@@ -155,23 +176,23 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
 
   // Nobody waits for the job any more.
   void leave(const std::shared_ptr<Job>& job) {
-    job->called_off = true;
     std::lock_guard lock(mutex_);
+    if (std::erase(waiting_, job) == 0) let_go(*job);
     job->done = nullptr;
-    std::erase(waiting_, job);
   }
 
-  bool left_writes_are_over() const {
+  template <typename Predicate>
+  bool none_is_left(Predicate predicate) const {
     std::lock_guard lock(mutex_);
     return std::ranges::none_of(
-        busy_, [](const auto& job) { return job->called_off.load() && job->is_write(); });
+        busy_, [&](const auto& job) { return job->is_left_write() && predicate(*job); });
   }
 
   void stop() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     for (const auto& job : busy_) {
-      job->called_off = true;
+      let_go(*job);
       job->done = nullptr;
     }
     waiting_.clear();
@@ -180,12 +201,23 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
   }
 
  private:
+  // A job that has begun, and may have ended by now.
+  void let_go(Job& job) {
+    job.called_off = true;
+    const bool is_busy =
+        std::ranges::any_of(busy_, [&job](const auto& each) { return each.get() == &job; });
+    if (!is_busy || std::exchange(job.left, true)) return;
+    if (job.is_write()) job.peer->note_left(job.range);
+  }
+
   bool start() {
+    if (!account_->take()) return threads_ > 0;
     try {
       std::thread thread([self = shared_from_this()] { self->serve(); });
       ::pthread_setname_np(thread.native_handle(), "mc-vm-copy");
       thread.detach();
     } catch (const std::system_error&) {
+      account_->give_back();
       return threads_ > 0;
     }
     ++threads_;
@@ -197,9 +229,8 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
     std::unique_lock lock(mutex_);
-    for (;;) {
-      wake_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
-      if (stopping_) break;
+    const auto is_wanted = [this] { return stopping_ || !waiting_.empty(); };
+    while (wake_.wait_for(lock, kIdle, is_wanted) && !stopping_) {
       const std::shared_ptr<Job> job = std::move(waiting_.front());
       waiting_.pop_front();
       busy_.push_back(job);
@@ -207,13 +238,16 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
       job->peer->copy_patiently(job->slices, job->write_pass, job->called_off, job->trail);
       lock.lock();
       std::erase(busy_, job);
+      if (job->is_left_write()) job->peer->forget_left(job->range);
       if (job->done) executor_.post([done = std::move(job->done)] { done->set(); });
     }
     --threads_;
+    account_->give_back();
     ended_.notify_all();
   }
 
   os::Executor& executor_;  // used while a job is waited for
+  const std::shared_ptr<PatientThreads> account_;
   mutable std::mutex mutex_;
   std::condition_variable wake_, ended_;
   std::deque<std::shared_ptr<Job>> waiting_;  // guarded by mutex, as all below
@@ -222,39 +256,52 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
   bool stopping_ = false;
 };
 
-PatientCopies::PatientCopies(os::Executor& executor)
-    : executor_(executor), workers_(std::make_shared<Workers>(executor)) {}
+PatientCopies::PatientCopies(os::Executor& executor, std::shared_ptr<PatientThreads> threads)
+    : executor_(executor), workers_(std::make_shared<Workers>(executor, std::move(threads))) {}
 
 PatientCopies::~PatientCopies() { workers_->stop(); }
 
-base::Task<Result<void>> PatientCopies::run(std::shared_ptr<Job> job, TimePoint deadline,
-                                            os::CancelToken* cancel) {
+Code PatientCopies::why_left(const Call& call) const {
+  if (os::is_cancelled(call.cancel)) return Code::kCancelled;
+  return closed_.cancelled() ? Code::kConnectionLost : Code::kDeadlineExceeded;
+}
+
+// False when there is none for this call.
+base::Task<bool> PatientCopies::find_thread(const Call& call) {
+  for (;;) {
+    const Workers::Room room = workers_->room();
+    if (room != Workers::Room::kLater) co_return room == Workers::Room::kFree;
+    if (os::is_cancelled(call.cancel) || closed_.cancelled()) co_return false;
+    if (executor_.now() >= call.deadline) co_return false;
+    co_await executor_.sleep_for(kLook);
+  }
+}
+
+base::Task<Result<void>> PatientCopies::run(const Call& call, std::shared_ptr<Job> job) {
   os::CancelToken over;
-  os::CancelToken::Watch called_off(cancel, [&over] { over.cancel(); });
+  os::CancelToken::Watch called_off(call.cancel, [&over] { over.cancel(); });
   os::CancelToken::Watch closed(&closed_, [&over] { over.cancel(); });
   const auto done = std::make_shared<os::Event>(executor_);
   job->done = done;
   if (!workers_->add(job)) co_return fail(Code::kTransferFailed, "no thread for a copy");
-  const bool in_time = co_await done->wait(deadline, &over);
+  const bool in_time = co_await done->wait(call.deadline, &over);
   if (in_time) co_return Result<void>();
   workers_->leave(job);
-  if (os::is_cancelled(cancel)) co_return fail(Code::kCancelled);
-  co_return fail(closed_.cancelled() ? Code::kConnectionLost : Code::kDeadlineExceeded);
+  co_return fail(why_left(call), "pages of the peer's memory do not come");
 }
 
-base::Task<Result<void>> PatientCopies::copy(std::shared_ptr<HostPeer> peer,
-                                             std::span<Slice> slices, memory::Pass write_pass,
-                                             HostPeer::Trail& trail, TimePoint deadline,
-                                             os::CancelToken* cancel) {
-  Cutter cutter(*peer, slices, write_pass);
+base::Task<Result<void>> PatientCopies::copy(const Call& call, std::span<Slice> slices,
+                                             HostPeer::Trail& trail) {
+  Cutter cutter(*call.peer, slices, call.write_pass);
   const Slice* broken = nullptr;  // a part of it is missing
   std::vector<std::byte> bytes;
-  for (auto parts = cutter.next(); !parts.empty() && peer->alive(); parts = cutter.next()) {
-    const auto job = std::make_shared<Job>(peer, parts, std::move(bytes));
-    job->write_pass = write_pass;
+  for (auto parts = cutter.next(); !parts.empty() && call.peer->alive(); parts = cutter.next()) {
+    const bool has_thread = co_await find_thread(call);
+    if (!has_thread) break;
+    const auto job = std::make_shared<Job>(call, parts, std::move(bytes));
     job->trail = trail;
-    if (job->is_write() && !job->take_in(parts)) break;
-    MC_CO_CHECK(co_await run(job, deadline, cancel));
+    if (job->is_write()) job->take_in(parts);
+    MC_CO_CHECK(co_await run(call, job));
     trail = job->trail;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       Slice& slice = *parts[i].slice;
@@ -273,6 +320,22 @@ base::Task<Result<void>> PatientCopies::copy(std::shared_ptr<HostPeer> peer,
   co_return Result<void>();
 }
 
-bool PatientCopies::are_over() const { return workers_->left_writes_are_over(); }
+bool PatientCopies::are_over() const {
+  return workers_->none_is_left([](const Job&) { return true; });
+}
+
+bool PatientCopies::are_over(const AttemptId& id) const {
+  return workers_->none_is_left([&id](const Job& job) {
+    return job.id.batch == id.batch && job.id.slice == id.slice && job.id.attempt <= id.attempt;
+  });
+}
+
+bool PatientCopies::may_land(std::span<const Slice> slices) const {
+  return !workers_->none_is_left([slices](const Job& job) {
+    return std::ranges::any_of(slices, [&job](const Slice& slice) {
+      return is_plain_write(slice) && job.range.has_part_of(slice);
+    });
+  });
+}
 
 }  // namespace mooncake::transfer::shm

@@ -63,6 +63,7 @@ class ShmTransport final : public Transport {
                            os::CancelToken* cancel) override;
   Task<Result<PinnedBytes>> pin(const Peer& peer, AttemptId id, const Slice& slice,
                                 TimePoint deadline) override;
+  bool may_still_land(const Peer& peer, std::span<const Slice> slices) const override;
   bool has_ended(const Peer& peer) const override;
   std::shared_ptr<DirectPath> direct(const Peer& peer) override;
   void forget_failures(const Peer& peer) override;
@@ -70,8 +71,8 @@ class ShmTransport final : public Transport {
 
  private:
   std::shared_ptr<HostLink> link_to(const Peer& peer);
-  static Task<Result<void>> copy(HostLink& link, std::span<Slice> slices, TimePoint deadline,
-                                 os::CancelToken* cancel);
+  static Task<Result<void>> copy(HostLink& link, AttemptId id, std::span<Slice> slices,
+                                 TimePoint deadline, os::CancelToken* cancel);
   Task<Result<void>> write_guarded(HostLink& link, const Peer& peer, AttemptId id,
                                    std::span<Slice> slices, TimePoint deadline,
                                    os::CancelToken* cancel);
@@ -86,6 +87,7 @@ class ShmTransport final : public Transport {
   const TransportContext context_;
   HostServer server_;
   const std::shared_ptr<MappingAccount> mappings_;
+  const std::shared_ptr<PatientThreads> threads_ = std::make_shared<PatientThreads>();
   const std::shared_ptr<PinReturns> returns_;
   std::string missing_;  // why nobody is reached; empty = nothing is missing
   std::map<base::Incarnation, std::shared_ptr<HostLink>> links_;
@@ -116,15 +118,15 @@ std::shared_ptr<HostLink> ShmTransport::link_to(const Peer& peer) {
   });
   std::shared_ptr<HostLink>& link = links_[peer.incarnation];
   if (!link) {
-    link = std::make_shared<HostLink>(context_, mappings_, tasks_, peer);
+    link = std::make_shared<HostLink>(context_, mappings_, threads_, tasks_, peer);
     tasks_.start(open_link(link, context_.env.now() + kOpenTime));
   }
   return link;
 }
 
 // What can be moved of the slices is; they begin as kNotReady.
-Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, TimePoint deadline,
-                                      os::CancelToken* cancel) {
+Task<Result<void>> ShmTransport::copy(HostLink& link, AttemptId id, std::span<Slice> slices,
+                                      TimePoint deadline, os::CancelToken* cancel) {
   constexpr int kRounds = 2;  // the second for regions that were not known, or are others by now
   HostPeer::Trail trail;
   for (int round = 0; round < kRounds; ++round) {
@@ -132,7 +134,12 @@ Task<Result<void>> ShmTransport::copy(HostLink& link, std::span<Slice> slices, T
     if (!host) break;
     host->copy(slices, deadline, trail);
     if (host->needs_patience(slices)) {
-      MC_CO_CHECK(co_await link.patient().copy(host, slices, {}, trail, deadline, cancel));
+      PatientCopies::Call call;
+      call.peer = host;
+      call.id = id;
+      call.deadline = deadline;
+      call.cancel = cancel;
+      MC_CO_CHECK(co_await link.patient().copy(call, slices, trail));
     }
     auto unknown = host->unknown(slices);
     if (unknown.empty()) break;
@@ -197,7 +204,13 @@ Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer
   Result<void> waited;
   if (host->needs_patience(slices, pass)) {
     HostPeer::Trail none;  // of plain memory
-    waited = co_await link.patient().copy(host, slices, pass, none, deadline, cancel);
+    PatientCopies::Call call;
+    call.peer = host;
+    call.id = id;
+    call.write_pass = pass;
+    call.deadline = deadline;
+    call.cancel = cancel;
+    waited = co_await link.patient().copy(call, slices, none);
   }
   std::vector<bool> arrived;
   for (Slice& slice : slices) {
@@ -229,7 +242,7 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
     if (!in_time) outcome = fail(why_left(cancel));
   }
   if (outcome && !std::ranges::all_of(slices, is_guarded_write)) {
-    outcome = co_await copy(*link, slices, deadline, cancel);
+    outcome = co_await copy(*link, id, slices, deadline, cancel);
   }
   if (outcome) outcome = co_await write_guarded(*link, peer, id, slices, deadline, cancel);
   bool elsewhere = false;  // what this way can't do, another may
@@ -248,12 +261,12 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
   co_return Result<void>();
 }
 
-Task<Result<void>> ShmTransport::fence(const Peer& peer, AttemptId, TimePoint deadline,
+Task<Result<void>> ShmTransport::fence(const Peer& peer, AttemptId id, TimePoint deadline,
                                        os::CancelToken* cancel) {
   const auto found = links_.find(peer.incarnation);
   if (found == links_.end()) co_return Result<void>();
   const std::shared_ptr<HostLink> link = found->second;
-  while (!link->patient().are_over()) {
+  while (!link->patient().are_over(id)) {
     if (stopping_) co_return fail(Code::kCancelled);
     if (os::is_cancelled(cancel) || context_.env.now() >= deadline)
       co_return fail(why_left(cancel));
@@ -327,6 +340,11 @@ Task<Result<PinnedBytes>> ShmTransport::pin(const Peer& peer, AttemptId id, cons
     if (failure.code() != Code::kRegionKeyMismatch) break;
   }
   co_return fail(std::move(failure));
+}
+
+bool ShmTransport::may_still_land(const Peer& peer, std::span<const Slice> slices) const {
+  const auto it = links_.find(peer.incarnation);
+  return it != links_.end() && it->second->patient().may_land(slices);
 }
 
 bool ShmTransport::has_ended(const Peer& peer) const {
