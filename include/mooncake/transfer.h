@@ -159,12 +159,15 @@ class TransferEngine {
   Result<SegmentHandle> open_segment(std::string_view name,
                                      Milliseconds timeout = Milliseconds(5000));
 
-  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry. Where
-  // the source and the target of one request overlap, both within this engine (kLocal), the target
-  // ends up as memmove leaves it; what overlaps otherwise, the ranges of two requests or memory
-  // that two engines have registered, ends up as a mixture. The
-  // notification goes to the target of the first request after all of them are done, and to nobody
-  // when one has failed; whether it arrived does not change the codes.
+  // Moves a batch of any length and waits for it. Never fails as a whole for one bad entry. Sources
+  // are touched as by memcpy, some on the engine's thread: they stay mapped until the end, and
+  // pages of them that come late hold up the engine as they would the caller. What a failed write
+  // has left under way lands before a later one to the same range, or not at all. Where the source
+  // and the target of one request overlap, both within this engine (kLocal), the target ends up as
+  // memmove leaves it; what overlaps otherwise, the ranges of two requests or memory that two
+  // engines have registered, ends up as a mixture. The notification goes to the target of the first
+  // request after all of them are done, and to nobody when one has failed; whether it arrived does
+  // not change the codes.
   TransferOutcome transfer(std::span<const TransferRequest> requests, Milliseconds timeout,
                            std::optional<Notification> notification = std::nullopt);
   // The same, without waiting: the batch runs on the engine's thread; a small one may be copied

@@ -122,6 +122,8 @@ TEST(ProcessPagesTest, PagesOfFilesAreReadAndNotWritten) {
       const std::vector ranges{pages_of(kinds[i].page, 0, 1)};
       EXPECT_TRUE(pages->are_there(ranges, PageUse::kRead)) << i;
       EXPECT_EQ(pages->are_there(ranges, PageUse::kWrite), kinds[i].is_written) << i;
+      const auto address = reinterpret_cast<std::uint64_t>(kinds[i].page);
+      EXPECT_EQ(pages->may_be_file(address, kPage), !kinds[i].is_written) << i;
     }
     pages->forget_mappings();
   }
@@ -154,6 +156,35 @@ TEST(ProcessPagesTest, WriteProtectedPagesAreReadAndNotWritten) {
   EXPECT_FALSE(pages->are_there(std::vector{pages_of(memory, 0, 1)}, PageUse::kWrite));
   EXPECT_TRUE(pages->are_there(std::vector{pages_of(memory, 1, 1)}, PageUse::kWrite));
   ::munmap(memory, 2 * kPage);
+}
+
+TEST(ProcessPagesTest, AnotherProgramHasOtherPages) {
+  int told[2];
+  ASSERT_EQ(::pipe2(told, O_CLOEXEC), 0);
+  int go[2];
+  ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(told[0]);
+    char byte = 0;
+    if (::read(go[0], &byte, 1) == 1)
+      ::execlp("sleep", "sleep", "100", static_cast<char*>(nullptr));
+    ::_exit(1);
+  }
+  ::close(told[1]);
+  const auto pages = ProcessPages::open(child);
+  ASSERT_TRUE(pages) << pages.error().message();
+  EXPECT_TRUE(pages->are_of_process());
+  EXPECT_TRUE(pages->are_of_program());
+  EXPECT_EQ(::write(go[1], "g", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(told[0], &byte, 1), 0);  // it has executed: its end is closed
+  EXPECT_FALSE(pages->are_of_process());
+  EXPECT_FALSE(pages->are_of_program());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  for (const int fd : {told[0], go[0], go[1]})
+    ::close(fd);
 }
 
 TEST(ProcessPagesTest, NobodyHasThisPid) {

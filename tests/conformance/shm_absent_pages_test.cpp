@@ -105,7 +105,11 @@ class AbsentPages : public ShmProcesses {
   std::uint64_t there() { return board().address + 2 * kSize; }
 
   TransferOutcome transfer(Opcode opcode, std::uint64_t address, std::chrono::milliseconds limit) {
-    const TransferRequest one = request(opcode, mine_.data(), target_, address, kSize);
+    return transfer(opcode, address, kSize, limit);
+  }
+  TransferOutcome transfer(Opcode opcode, std::uint64_t address, std::uint64_t size,
+                           std::chrono::milliseconds limit) {
+    const TransferRequest one = request(opcode, mine_.data(), target_, address, size);
     return engine_->transfer({&one, 1}, limit);
   }
   bool is_all(char content) { return std::count(mine_.begin(), mine_.end(), content) == kSize; }
@@ -182,6 +186,32 @@ TEST_F(AbsentPages, AWriteThatWasLeftKeepsItsPlaceUntilItHasEnded) {
       comes_true([&] { return metric(*engine_, "mooncake_engine_quarantined_bytes") == 0; }));
   EXPECT_EQ(ask(kTakeBack), 0);
   EXPECT_EQ(ask(kFill), 0) << "bytes of a buffer that was in use again";
+}
+
+// A later write must not be overtaken, nor wait where it goes elsewhere.
+TEST_F(AbsentPages, AWriteThatWasLeftLandsBeforeThoseThatAreDone) {
+  EXPECT_FALSE(transfer(Opcode::kWrite, held(), 50ms).ok());
+  std::fill(mine_.begin(), mine_.end(), 'x');
+  EXPECT_TRUE(transfer(Opcode::kWrite, there(), 10s).ok());
+  EXPECT_EQ(transfer(Opcode::kWrite, held() + kSize - 1, 1, 50ms).status.error().code(),
+            Code::kDeadlineExceeded);
+  auto later =
+      engine_->submit({request(Opcode::kWrite, mine_.data(), target_, held(), kSize)}, 30s);
+  ASSERT_TRUE(later);
+  EXPECT_EQ(ask(kBring), 0);
+  ASSERT_TRUE((*later)->wait(20s));
+  ASSERT_TRUE((*later)->outcome().ok());
+  EXPECT_EQ(ask(kFill), 1) << "the later one";
+}
+
+// Again and again: one thread waits for the pages, the others are there for memory that is not
+// held.
+TEST_F(AbsentPages, CallsThatWereLeftKeepNobodyOut) {
+  for (int i = 0; i < 20; ++i)
+    EXPECT_FALSE(transfer(i % 2 == 0 ? Opcode::kRead : Opcode::kWrite, held(), 10ms).ok());
+  EXPECT_TRUE(transfer(Opcode::kWrite, untouched(), 10s).ok());
+  EXPECT_TRUE(transfer(Opcode::kRead, untouched(), 10s).ok());
+  EXPECT_TRUE(is_all('m'));
 }
 
 TEST_F(AbsentPages, HoldUpNobodyElse) {

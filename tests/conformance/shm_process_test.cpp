@@ -1,6 +1,13 @@
 // Proves the shm transport between real processes: every byte where it should be by both ways, and
 // that a process which is stopped or killed in the middle of a copy neither holds up its peer
 // beyond the deadline nor writes into memory that was given back.
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
 #include "shm_processes.h"
 
 namespace mooncake {
@@ -132,6 +139,113 @@ TEST_F(ShmProcesses, AStoppedWriterNeverWritesIntoMemoryThatWasGivenBack) {
   }
   board().over = true;
   std::printf("stopped inside of a copy in %d of 30 rounds\n", busy);
+}
+
+// The program that the child executes in AnotherProgramIsAnotherPeer: this one, which goes no
+// further than here. Has other bytes where the one before had its own.
+constexpr const char* kHeir = "MOONCAKE_TEST_HEIR";
+constexpr std::size_t kHeirSize = 1u << 20;
+const bool heir = [] {
+  const char* const given = std::getenv(kHeir);
+  if (!given) return false;
+  unsigned long address = 0;
+  int fd = -1;
+  std::sscanf(given, "%d %lu", &fd, &address);
+  auto* const board = static_cast<Board*>(
+      ::mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  void* const place = reinterpret_cast<void*>(address);
+  auto* const bytes =
+      static_cast<char*>(::mmap(place, kHeirSize, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+  if (bytes != place) ::_exit(9);
+  std::memset(bytes, 'h', kHeirSize);
+  for (board->answered = 1; board->asked != 2;)
+    std::this_thread::yield();
+  board->last_code = std::count(bytes, bytes + kHeirSize, 'h') == kHeirSize ? 0 : 1;
+  for (board->answered = 2;;)
+    ::pause();
+}();
+
+// Its process id lives on, and so does its connection, in a child that it has forked before.
+TEST_F(ShmProcesses, AnotherProgramIsAnotherPeer) {
+  const int fd = ::dup(memory_.fd());
+  start_child([fd](Board& board) {
+    const auto engine = make();
+    auto* const memory = static_cast<char*>(
+        ::mmap(nullptr, kHeirSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memset(memory, 'o', kHeirSize);
+    if (!engine->register_memory(memory, kHeirSize)) ::_exit(4);
+    board.address = reinterpret_cast<std::uint64_t>(memory);
+    board.port = engine->port();
+    while (board.asked != 1)
+      std::this_thread::yield();
+    if (::fork() == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;)
+        ::pause();
+    }
+    ::setenv(kHeir, (std::to_string(fd) + " " + std::to_string(board.address)).c_str(), 1);
+    ::execl("/proc/self/exe", "heir", static_cast<char*>(nullptr));
+    ::_exit(5);
+  });
+  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
+  const auto engine = make();
+  std::vector<char> mine(kHeirSize, 'm');
+  ASSERT_TRUE(engine->register_memory(mine.data(), kHeirSize));
+  const auto target = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
+  ASSERT_TRUE(target);
+  TransferRequest one = request(Opcode::kRead, mine.data(), *target, board().address, kHeirSize);
+  ASSERT_TRUE(engine->transfer({&one, 1}, 5s).ok());
+  board().asked = 1;
+  ASSERT_TRUE(comes_true([&] { return board().answered == 1; }));
+  EXPECT_FALSE(engine->transfer({&one, 1}, 500ms).ok());
+  one.opcode = Opcode::kWrite;
+  EXPECT_FALSE(engine->transfer({&one, 1}, 500ms).ok());
+  board().asked = 2;
+  ASSERT_TRUE(comes_true([&] { return board().answered == 2; }));
+  EXPECT_EQ(board().last_code, 0) << "the new program was written into";
+  ::close(fd);
+}
+
+// Pages that are gone, on either side: what was asked beside them is moved all the same.
+TEST_F(ShmProcesses, OneBadEntryFailsAlone) {
+  constexpr std::size_t kPage = 4096, kPages = 64, kHole = 20;
+  start_child([](Board& board) {
+    const auto engine = make();
+    auto* const memory = static_cast<char*>(::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE,
+                                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memset(memory, 'o', kPages * kPage);
+    if (!engine->register_memory(memory, kPages * kPage)) ::_exit(4);
+    ::munmap(memory + kHole * kPage, kPage);
+    board.address = reinterpret_cast<std::uint64_t>(memory);
+    board.port = engine->port();
+    while (!board.over)
+      std::this_thread::yield();
+  });
+  ASSERT_TRUE(comes_true([&] { return board().port != 0; }));
+  const auto engine = make();
+  auto* const mine = static_cast<char*>(
+      ::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_TRUE(engine->register_memory(mine, kPages * kPage));
+  const auto target = engine->open_segment("127.0.0.1:" + std::to_string(board().port));
+  ASSERT_TRUE(target);
+  const auto codes = [&](Opcode opcode) {
+    std::vector<TransferRequest> requests;
+    for (std::size_t i = 0; i < kPages; ++i)
+      requests.push_back(
+          request(opcode, mine + i * kPage, *target, board().address + i * kPage, kPage));
+    return engine->transfer(requests, 10s).codes;
+  };
+  const auto is_alone = [](const std::vector<std::int32_t>& got, std::size_t bad) {
+    return got[bad] != 0 && std::count(got.begin(), got.end(), 0) == kPages - 1;
+  };
+  for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite})
+    EXPECT_TRUE(is_alone(codes(opcode), kHole)) << "theirs";
+  ::munmap(mine + kHole * kPage, kPage);
+  for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite})
+    EXPECT_TRUE(is_alone(codes(opcode), kHole)) << "ours";
+  ::munmap(mine, kPages * kPage);
+  board().over = true;
 }
 
 // The namesake of a killed peer is another peer: nothing is written into what its forerunner had.

@@ -477,7 +477,7 @@ void HostPeer::give_up(std::span<Slice> slices, const Trail& trail) {
   for (Slice& slice : slices) {
     if (slice.code != Code::kNotReady || !is_plain_write(slice)) continue;
     const bool lost = std::ranges::any_of(
-        trail.taken_back, [&](const AddressRange& range) { return range.has_part_of(slice); });
+        trail.taken_back, [&](const AddressRange& range) { return range.meets(range_of(slice)); });
     if (lost) slice.code = Code::kGenerationMismatch;
   }
 }

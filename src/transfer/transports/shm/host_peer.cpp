@@ -81,15 +81,17 @@ bool HostPeer::is_same_program() const {
   return left_writes_.load(std::memory_order_relaxed) == 0 || pages_->are_of_program();
 }
 
-void HostPeer::note_left(const AddressRange& range) {
+void HostPeer::note_left(std::span<const Slice> slices) {
   std::lock_guard lock(mutex_);
-  left_.push_back(range);
+  for (const Slice& slice : slices)
+    left_.push_back(range_of(slice));
   left_writes_.store(left_.size(), std::memory_order_relaxed);
 }
 
-void HostPeer::forget_left(const AddressRange& range) {
+void HostPeer::forget_left(std::span<const Slice> slices) {
   std::lock_guard lock(mutex_);
-  left_.erase(std::ranges::find(left_, range));
+  for (const Slice& slice : slices)
+    left_.erase(std::ranges::find(left_, range_of(slice)));
   left_writes_.store(left_.size(), std::memory_order_relaxed);
 }
 
@@ -227,8 +229,8 @@ void HostPeer::resolve(std::span<const Slice> slices, const Terms& terms, std::s
     const Slice& slice = slices[i];
     targets[i] = {};
     if (!is_wanted(slice, terms)) continue;
-    const auto lies_in = [&slice](const AddressRange& left) { return left.has_part_of(slice); };
-    if (is_plain_write(slice) && std::ranges::any_of(left_, lies_in)) continue;
+    const auto meets = [&slice](const AddressRange& left) { return left.meets(range_of(slice)); };
+    if (is_plain_write(slice) && std::ranges::any_of(left_, meets)) continue;
     if (!region || !region->has(slice)) {
       region = regions_.covering(slice.remote, slice.remote + slice.length);
     }

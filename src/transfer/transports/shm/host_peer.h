@@ -90,10 +90,11 @@ inline bool is_guarded_write(const Slice& slice) {
 struct AddressRange {
   std::uint64_t begin = 0, end = 0;
   bool operator==(const AddressRange&) const = default;
-  bool has_part_of(const Slice& slice) const {
-    return slice.remote < end && begin < slice.remote + slice.length;
-  }
+  bool meets(const AddressRange& other) const { return begin < other.end && other.begin < end; }
 };
+inline AddressRange range_of(const Slice& slice) {
+  return {slice.remote, slice.remote + slice.length};
+}
 
 // One life of one peer. Memory of its pools is copied through a mapping, other memory by
 // process_vm_readv and process_vm_writev; both inside its gate. Thread-safe.
@@ -136,10 +137,10 @@ class HostPeer final : public DirectPath {
   // is done with what was never known, would be to write over that.
   static void give_up(std::span<Slice> slices, const Trail& trail);
 
-  // A call has left a write of plain memory in the kernel, which may still land in this range:
-  // until forget_left() nothing is written there, or it would be overtaken.
-  void note_left(const AddressRange& range);
-  void forget_left(const AddressRange& range);
+  // A call has left a write in the kernel, which may still land where these slices do: until
+  // forget_left() no other is made there, or it would be overtaken.
+  void note_left(std::span<const Slice> slices);
+  void forget_left(std::span<const Slice> slices);
 
   // Ranges of slices that are still kNotReady because no region is known that has them.
   std::vector<AskedRange> unknown(std::span<const Slice> slices);

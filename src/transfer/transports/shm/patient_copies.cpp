@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -24,6 +23,7 @@ namespace {
 
 constexpr std::size_t kMostParts = 256;  // of one job
 constexpr base::Duration kLook = std::chrono::milliseconds(1);
+constexpr std::string_view kWhy = "pages of the peer's memory do not come";
 constexpr std::chrono::seconds kIdle(1);  // then a thread ends
 
 // Bytes of one slice that one job copies.
@@ -99,43 +99,49 @@ struct PatientCopies::Job {
   memory::Pass write_pass{};
   HostPeer::Trail trail;
   std::vector<Slice> slices;
-  AddressRange range;  // in which all of them lie
   std::vector<std::byte> bytes;
   std::vector<base::MutableBuffer> locals;  // one for each slice, in `bytes`
   std::atomic<bool> called_off{false};
   bool left = false;                // guarded by Workers' mutex: it goes on without a caller
   std::shared_ptr<os::Event> done;  // guarded by Workers' mutex; null once nobody waits
 
-  // `bytes_`: of a job that has ended, to be used again.
-  Job(const Call& call, std::span<const Part> parts, std::vector<std::byte> bytes_);
+  Job(const Call& call, std::span<const Part> parts);
+  // For the bytes: that of a job that has ended.
+  void use_memory(std::vector<std::byte> memory);
   bool is_write() const { return slices.front().opcode == Opcode::kWrite; }
   bool is_left_write() const { return left && is_write(); }
+  bool meets(const AddressRange& range) const {
+    return std::ranges::any_of(
+        slices, [&range](const Slice& slice) { return range_of(slice).meets(range); });
+  }
   // Their order is that of the parts. What can't be read is left out.
   void take_in(std::span<const Part> parts);
   bool hand_out(const Part& part, std::size_t index) const;
 };
 
-PatientCopies::Job::Job(const Call& call, std::span<const Part> parts,
-                        std::vector<std::byte> bytes_)
-    : peer(call.peer), id(call.id), write_pass(call.write_pass), bytes(std::move(bytes_)) {
-  std::uint64_t size = 0;
-  for (const Part& part : parts)
-    size += part.length;
-  bytes.resize(size);
-  locals.reserve(parts.size());
-  range.begin = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t at = 0;
+PatientCopies::Job::Job(const Call& call, std::span<const Part> parts)
+    : peer(call.peer), id(call.id), write_pass(call.write_pass) {
   for (const Part& part : parts) {
-    locals.emplace_back(bytes.data() + at, part.length);
-    at += part.length;
     Slice& slice = slices.emplace_back(*part.slice);
-    slice.local = {&locals.back(), 1};
     slice.remote += part.offset;
     slice.length = part.length;
     slice.record = nullptr;
     slice.record_key = {};
-    range.begin = std::min(range.begin, slice.remote);
-    range.end = std::max(range.end, slice.remote + slice.length);
+  }
+}
+
+void PatientCopies::Job::use_memory(std::vector<std::byte> memory) {
+  bytes = std::move(memory);
+  std::uint64_t size = 0;
+  for (const Slice& slice : slices)
+    size += slice.length;
+  bytes.resize(size);
+  locals.reserve(slices.size());
+  std::uint64_t at = 0;
+  for (Slice& slice : slices) {
+    locals.emplace_back(bytes.data() + at, slice.length);
+    slice.local = {&locals.back(), 1};
+    at += slice.length;
   }
 }
 
@@ -156,13 +162,18 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
   Workers(os::Executor& executor, std::shared_ptr<PatientThreads> account)
       : executor_(executor), account_(std::move(account)) {}
 
-  enum class Room : std::uint8_t { kFree, kLater, kNone };
-  // kLater: jobs that are waited for have all threads. kNone: some are left, and hold theirs.
-  Room room() const {
+  // Whether the job would have a thread. What another was left at is not tried again before that
+  // has ended: it would only take one more.
+  bool has_room(const Job& job) const {
     std::lock_guard lock(mutex_);
-    if (busy_.size() + waiting_.size() < kThreads) return Room::kFree;
-    const bool all_left = std::ranges::all_of(busy_, [](const auto& job) { return job->left; });
-    return all_left && waiting_.empty() ? Room::kNone : Room::kLater;
+    const auto hinders = [&job](const auto& other) {
+      return other->left && std::ranges::any_of(job.slices, [&other](const Slice& slice) {
+               return other->meets(range_of(slice));
+             });
+    };
+    if (std::ranges::any_of(busy_, hinders)) return false;
+    const std::size_t jobs = busy_.size() + waiting_.size();
+    return jobs < threads_ || (jobs < kThreads && account_->has_room());
   }
 
   // False when no thread can be had.
@@ -207,7 +218,7 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
     const bool is_busy =
         std::ranges::any_of(busy_, [&job](const auto& each) { return each.get() == &job; });
     if (!is_busy || std::exchange(job.left, true)) return;
-    if (job.is_write()) job.peer->note_left(job.range);
+    if (job.is_write()) job.peer->note_left(job.slices);
   }
 
   bool start() {
@@ -238,7 +249,7 @@ class PatientCopies::Workers : public std::enable_shared_from_this<Workers> {
       job->peer->copy_patiently(job->slices, job->write_pass, job->called_off, job->trail);
       lock.lock();
       std::erase(busy_, job);
-      if (job->is_left_write()) job->peer->forget_left(job->range);
+      if (job->is_left_write()) job->peer->forget_left(job->slices);
       if (job->done) executor_.post([done = std::move(job->done)] { done->set(); });
     }
     --threads_;
@@ -266,15 +277,13 @@ Code PatientCopies::why_left(const Call& call) const {
   return closed_.cancelled() ? Code::kConnectionLost : Code::kDeadlineExceeded;
 }
 
-// False when there is none for this call.
-base::Task<bool> PatientCopies::find_thread(const Call& call) {
-  for (;;) {
-    const Workers::Room room = workers_->room();
-    if (room != Workers::Room::kLater) co_return room == Workers::Room::kFree;
-    if (os::is_cancelled(call.cancel) || closed_.cancelled()) co_return false;
-    if (executor_.now() >= call.deadline) co_return false;
+base::Task<Result<void>> PatientCopies::wait_for_thread(const Call& call, const Job& job) {
+  while (!workers_->has_room(job)) {
+    const bool is_over = os::is_cancelled(call.cancel) || closed_.cancelled();
+    if (is_over || executor_.now() >= call.deadline) co_return fail(why_left(call), kWhy);
     co_await executor_.sleep_for(kLook);
   }
+  co_return Result<void>();
 }
 
 base::Task<Result<void>> PatientCopies::run(const Call& call, std::shared_ptr<Job> job) {
@@ -287,7 +296,7 @@ base::Task<Result<void>> PatientCopies::run(const Call& call, std::shared_ptr<Jo
   const bool in_time = co_await done->wait(call.deadline, &over);
   if (in_time) co_return Result<void>();
   workers_->leave(job);
-  co_return fail(why_left(call), "pages of the peer's memory do not come");
+  co_return fail(why_left(call), kWhy);
 }
 
 base::Task<Result<void>> PatientCopies::copy(const Call& call, std::span<Slice> slices,
@@ -296,9 +305,9 @@ base::Task<Result<void>> PatientCopies::copy(const Call& call, std::span<Slice> 
   const Slice* broken = nullptr;  // a part of it is missing
   std::vector<std::byte> bytes;
   for (auto parts = cutter.next(); !parts.empty() && call.peer->alive(); parts = cutter.next()) {
-    const bool has_thread = co_await find_thread(call);
-    if (!has_thread) break;
-    const auto job = std::make_shared<Job>(call, parts, std::move(bytes));
+    const auto job = std::make_shared<Job>(call, parts);
+    MC_CO_CHECK(co_await wait_for_thread(call, *job));
+    job->use_memory(std::move(bytes));
     job->trail = trail;
     if (job->is_write()) job->take_in(parts);
     MC_CO_CHECK(co_await run(call, job));
@@ -333,7 +342,7 @@ bool PatientCopies::are_over(const AttemptId& id) const {
 bool PatientCopies::may_land(std::span<const Slice> slices) const {
   return !workers_->none_is_left([slices](const Job& job) {
     return std::ranges::any_of(slices, [&job](const Slice& slice) {
-      return is_plain_write(slice) && job.range.has_part_of(slice);
+      return is_plain_write(slice) && job.meets(range_of(slice));
     });
   });
 }

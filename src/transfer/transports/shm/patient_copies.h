@@ -17,6 +17,7 @@ namespace mooncake::transfer::shm {
 class PatientThreads {
  public:
   static constexpr std::size_t kMost = 32;
+  bool has_room() const { return count_.load(std::memory_order_relaxed) < kMost; }
   bool take();
   void give_back() { count_.fetch_sub(1, std::memory_order_relaxed); }
 
@@ -47,9 +48,10 @@ class PatientCopies {
     TimePoint deadline;
     os::CancelToken* cancel = nullptr;
   };
-  // Moves what it can of the slices for which the peer needs patience; what it can't, or has no
-  // thread for since other calls have left theirs, stays kNotReady. kDeadlineExceeded, kCancelled
-  // and kConnectionLost (closed) when a copy was left.
+  // Moves what it can of the slices for which the peer needs patience; what it can't stays
+  // kNotReady. kDeadlineExceeded, kCancelled and kConnectionLost (closed) when a copy was left, or
+  // had no thread. No other way is to be tried then: it would hold up the peer's engine in its own
+  // memory.
   base::Task<Result<void>> copy(const Call& call, std::span<Slice> slices, HostPeer::Trail& trail);
 
   // Whether no write can land any more that a call has left.
@@ -65,7 +67,7 @@ class PatientCopies {
   struct Job;
   class Workers;
 
-  base::Task<bool> find_thread(const Call& call);
+  base::Task<Result<void>> wait_for_thread(const Call& call, const Job& job);
   base::Task<Result<void>> run(const Call& call, std::shared_ptr<Job> job);
   Code why_left(const Call& call) const;
 
