@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "transfer/cursor.h"
 #include "transfer/engine_impl.h"
 
 namespace mooncake::transfer {
@@ -20,7 +21,6 @@ namespace {
 constexpr std::size_t kPipeline = 4;        // requests of one group on their way
 constexpr std::size_t kFirstQuestion = 16;  // ranges; most batches lie in few regions
 constexpr base::Duration kLongestPause = std::chrono::milliseconds(50);
-constexpr base::Duration kLookForLeftWrites = std::chrono::milliseconds(1);
 constexpr base::Duration kFenceOfCancelled = std::chrono::milliseconds(250);
 
 // The peer's regions are other ones than those we know.
@@ -44,22 +44,6 @@ base::Duration pause_after(const Error& error) {
 std::uint64_t total_length(std::span<const Slice> slices) {
   return std::accumulate(slices.begin(), slices.end(), std::uint64_t{0},
                          [](std::uint64_t sum, const Slice& slice) { return sum + slice.length; });
-}
-
-// Bytes [offset, offset + length) of scattered memory.
-std::vector<base::MutableBuffer> sub_buffers(std::span<const base::MutableBuffer> buffers,
-                                             std::uint64_t offset, std::uint64_t length) {
-  std::vector<base::MutableBuffer> result;
-  for (base::MutableBuffer buffer : buffers) {
-    const auto skipped = std::min<std::uint64_t>(offset, buffer.size());
-    offset -= skipped;
-    buffer = buffer.subspan(skipped);
-    buffer = buffer.first(std::min<std::uint64_t>(length, buffer.size()));
-    if (!buffer.empty()) result.push_back(buffer);
-    length -= buffer.size();
-    if (length == 0) break;
-  }
-  return result;
 }
 
 }  // namespace
@@ -133,7 +117,6 @@ class BatchRun {
   Task<void> run_part(Group& group, std::size_t index);
   void fill(Group& group, std::size_t index, Part& part);
   Task<bool> attempt(Group& group, Part& part);
-  Task<bool> wait_for_left_writes(Segment& segment, const Part& part);
   Task<Result<void>> execute_on(Lanes::Pass pass, Transport& transport, const Peer& peer,
                                 AttemptId id, Part& part);
   Task<bool> after_answer(Group& group, Part& part);
@@ -320,7 +303,8 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
     give_up(part, code_at_end(Code::kDeadlineExceeded));
     co_return false;
   }
-  const bool clear = co_await wait_for_left_writes(segment, part);
+  const bool clear =
+      co_await engine_.wait_for_left_writes(segment.peer, part.slices, deadline_, cancel_);
   if (!clear) {
     give_up(part, code_at_end(Code::kDeadlineExceeded));
     co_return false;
@@ -359,18 +343,6 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
   if (part.slices.empty()) co_return false;
   if (outcome) co_return co_await after_answer(group, part);
   co_return co_await after_failure(group, part, transport, peer, id, std::move(outcome).error());
-}
-
-// False when it is over before nothing of an earlier write can land any more where this one goes.
-Task<bool> BatchRun::wait_for_left_writes(Segment& segment, const Part& part) {
-  const auto may_still_land = [&](const auto& transport) {
-    return transport->may_still_land(segment.peer, part.slices);
-  };
-  while (std::ranges::any_of(engine_.transports_, may_still_land)) {
-    if (is_over()) co_return false;
-    co_await engine_.env_.executor.sleep_for(kLookForLeftWrites);
-  }
-  co_return true;
 }
 
 // An attempt that its lane holds for too long is called off.

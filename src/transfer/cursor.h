@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/buffers.h"
 
@@ -30,5 +32,21 @@ class BufferCursor {
   std::span<const base::MutableBuffer> buffers_;
   std::size_t offset_ = 0;
 };
+
+// Bytes [offset, offset + length) of scattered memory.
+inline std::vector<base::MutableBuffer> sub_buffers(std::span<const base::MutableBuffer> buffers,
+                                                    std::uint64_t offset, std::uint64_t length) {
+  std::vector<base::MutableBuffer> result;
+  for (base::MutableBuffer buffer : buffers) {
+    const auto skipped = std::min<std::uint64_t>(offset, buffer.size());
+    offset -= skipped;
+    buffer = buffer.subspan(skipped);
+    buffer = buffer.first(std::min<std::uint64_t>(length, buffer.size()));
+    if (!buffer.empty()) result.push_back(buffer);
+    length -= buffer.size();
+    if (length == 0) break;
+  }
+  return result;
+}
 
 }  // namespace mooncake::transfer

@@ -17,6 +17,7 @@ namespace mooncake::transfer {
 namespace {
 
 // How long a fence is tried behind the back of a caller whose deadline has passed.
+constexpr base::Duration kLookForLeftWrites = std::chrono::milliseconds(1);
 constexpr base::Duration kQuarantineTime = std::chrono::seconds(10);
 constexpr base::Duration kClearInterval = std::chrono::milliseconds(2);
 constexpr std::size_t kMostQuarantines = 1024;  // whose end is remembered until it is asked for
@@ -431,6 +432,18 @@ Task<void> EngineImpl::look_up(std::string name, TimePoint deadline, Found found
 
 void EngineImpl::quarantine(Transport& transport, Peer peer, AttemptId id, std::uint64_t bytes) {
   if (!stopping_) behind_.start(fence_behind(transport, std::move(peer), id, bytes));
+}
+
+Task<bool> EngineImpl::wait_for_left_writes(const Peer& peer, std::span<const Slice> slices,
+                                            TimePoint deadline, os::CancelToken* cancel) {
+  const auto may_still_land = [&](const auto& transport) {
+    return transport->may_still_land(peer, slices);
+  };
+  while (std::ranges::any_of(transports_, may_still_land)) {
+    if (stopping_ || os::is_cancelled(cancel) || env_.now() >= deadline) co_return false;
+    co_await env_.executor.sleep_for(kLookForLeftWrites);
+  }
+  co_return true;
 }
 
 Task<void> EngineImpl::fence_behind(Transport& transport, Peer peer, AttemptId id,

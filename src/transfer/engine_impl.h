@@ -108,6 +108,9 @@ class EngineImpl final : public Engine {
   bool has_ended(const Peer& peer) const;
   // Null for a transport without several lanes.
   Lanes* lanes_of(Segment& segment, std::size_t transport);
+  // Until no failed write can land any more where these do. False when it is over before.
+  Task<bool> wait_for_left_writes(const Peer& peer, std::span<const Slice> slices,
+                                  TimePoint deadline, os::CancelToken* cancel);
   // Remembers the direct path of the best transport, if it has one.
   void note_direct(const Segment& segment, std::size_t transport);
   void drop_ended_paths();
