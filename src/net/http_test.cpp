@@ -286,6 +286,9 @@ TEST_F(Http, IdleConnectionsMakeRoomForNewOnes) {
 }
 
 TEST_F(Http, AShortageOfDescriptorsIsToldOnceAMinute) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "SKIPPED, NOT PROVEN HERE: checks of the sanitizer open pipes";
+#endif
   serve();
   RawSocket first(address);
   ask(first);
