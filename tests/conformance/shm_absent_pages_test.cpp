@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include "shm_processes.h"
 
@@ -99,6 +101,21 @@ class AbsentPages : public ShmProcesses {
     const auto target = engine_->open_segment("127.0.0.1:" + std::to_string(board().port));
     ASSERT_TRUE(target) << target.error().message();
     target_ = *target;
+  }
+  // What was left ends with the peer, and takes its threads with it: the next test may fork.
+  void TearDown() override {
+    end_child(SIGKILL);
+    engine_.reset();
+    EXPECT_TRUE(comes_true([] { return threads_for_copies() == 0; }));
+  }
+  static std::size_t threads_for_copies() {
+    std::size_t count = 0;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::ifstream name(thread.path() / "comm");
+      std::string text;
+      count += std::getline(name, text) && text == "mc-vm-copy" ? 1 : 0;
+    }
+    return count;
   }
   std::uint64_t held() { return board().address; }
   std::uint64_t untouched() { return board().address + kSize; }
