@@ -175,7 +175,10 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             left = sorted(self.oracle.objects)
             for node in self.nodes:
-                assert node.store.get_batch(left) == [self.oracle.get(key) for key in left]
+                wrong = [(key, len(got), len(self.oracle.get(key)), node.store.batch_get_outcomes([key])[0]["reason"],
+                          node.store.get(key) == self.oracle.get(key))
+                         for key, got in zip(left, node.store.get_batch(left)) if got != self.oracle.get(key)]
+                assert not wrong, f"{node.name}: (key, bytes, expected, reason now, right now): {wrong}"
             assert self.cluster.gauge("master_key_count") == len(left)
         finally:
             removed = self.store(0).remove_all(force=True)
