@@ -487,6 +487,8 @@ Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
     co_await engine_.env_.executor.sleep_for(pause_after(error));
     co_return true;
   }
+  // What one way can't do is not held against those that have not been tried.
+  if (code == Code::kTransferFailed && part.path < group.ranking.size()) co_return true;
   if (!worth_repeating(code) || ++part.failures >= engine_.max_attempts_) {
     give_up(part, code);
     co_return false;

@@ -130,6 +130,7 @@ class EngineImpl final : public Engine {
   // Tries one transport after the other.
   Task<Result<PinnedBytes>> pin_by_any(Segment& segment, AttemptId id, const Slice& slice,
                                        TimePoint deadline);
+  Task<Result<PinnedBytes>> pin_in(Peer peer, AttemptId id, const Slice& slice, TimePoint deadline);
   std::uint64_t open_batch();
   void close_batch(std::uint64_t id);
   std::uint64_t oldest_open_batch() const {

@@ -23,11 +23,23 @@ Task<Result<PinnedBytes>> EngineImpl::pin(SegmentHandle target, Slice slice, Tim
 
 Task<Result<PinnedBytes>> EngineImpl::pin_by_any(Segment& segment, AttemptId id, const Slice& slice,
                                                  TimePoint deadline) {
+  if (segment.peer.same_process) co_return co_await pin_in(segment.peer, id, slice, deadline);
   if (has_ended(segment.peer)) segment.peer.incarnation = {};
-  if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{}) {
+  if (segment.peer.incarnation == base::Incarnation{}) {
     MC_CO_CHECK(co_await describe(segment, {}, deadline));
   }
-  const Peer peer = segment.peer;
+  const base::Incarnation life = segment.peer.incarnation;
+  Result<PinnedBytes> pinned = co_await pin_in(segment.peer, id, slice, deadline);
+  if (pinned || pinned.error().code() != Code::kConnectionLost) co_return pinned;
+  segment.peer.incarnation = {};
+  MC_CO_CHECK(co_await describe(segment, {}, deadline));
+  // Only of another life: this one may still end what was asked for under the same number.
+  if (segment.peer.incarnation == life) co_return pinned;
+  co_return co_await pin_in(segment.peer, id, slice, deadline);
+}
+
+Task<Result<PinnedBytes>> EngineImpl::pin_in(Peer peer, AttemptId id, const Slice& slice,
+                                             TimePoint deadline) {
   for (const auto& transport : transports_) {
     std::string why;
     if (!transport->reaches(peer, why)) continue;

@@ -289,5 +289,31 @@ TEST_F(ShmProcesses, ARestartedPeerIsFoundAnew) {
   board().over = true;
 }
 
+// No way of this host leads to the life of a peer that was looked up, and ended before the first
+// copy. What was tried in vain there leaves enough attempts for its next life.
+TEST_F(ShmProcesses, APeerThatEndedBeforeTheFirstCopyIsFoundAnew) {
+  constexpr std::size_t kSize = 64u << 10;
+  for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite}) {
+    for (const char* path : {"auto", "unix", "ring", "shm", "tcp"}) {
+      auto owner = make("127.0.0.1", path);
+      const std::string name = "127.0.0.1:" + std::to_string(owner->port());
+      const auto engine = make("127.0.0.1", path);
+      std::vector<char> mine(kSize, 'm');
+      ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+      const auto target = engine->open_segment(name);
+      ASSERT_TRUE(target) << path;
+      owner.reset();
+      owner = make(name, path);
+      auto* const theirs = static_cast<char*>(owner->allocate_memory(kSize).value_or(nullptr));
+      std::memset(theirs, 't', kSize);
+      const TransferRequest one =
+          request(opcode, mine.data(), *target, reinterpret_cast<std::uint64_t>(theirs), kSize);
+      const TransferOutcome outcome = engine->transfer({&one, 1}, 5s);
+      ASSERT_TRUE(outcome.ok()) << path << ": " << outcome.status.error().message();
+      EXPECT_EQ(std::memcmp(mine.data(), theirs, kSize), 0) << path;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mooncake

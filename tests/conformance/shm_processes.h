@@ -23,9 +23,10 @@ namespace mooncake {
 
 using namespace std::chrono_literals;
 
-inline std::unique_ptr<TransferEngine> make(const std::string& name = "127.0.0.1") {
+inline std::unique_ptr<TransferEngine> make(const std::string& name = "127.0.0.1",
+                                            const std::string& path = "shm") {
   TransferOptions options;
-  options.path = "shm";
+  options.path = path;
   options.local_name = name;
   auto engine = TransferEngine::create(options);
   EXPECT_TRUE(engine) << engine.error().message();

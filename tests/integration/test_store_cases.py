@@ -10,12 +10,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import MasterProcess, free_port
 from load_rig import Load
 from load_worker import Running
+from mooncake.store import MooncakeDistributedStore
 from store_rig import LEASED, MEBIBYTE, Memory, opened, together
 
 GIBIBYTE = 1 << 30
@@ -90,6 +91,31 @@ def test_c5_stores_on_one_address_find_each_other(live_master: MasterProcess, me
         assert store.get_batch(keys) == values
     for store in stores:
         assert store.close() == 0
+
+
+def read_pinned(store: MooncakeDistributedStore, key: str) -> bytes:
+    pinned = store.get_pinned(key)
+    return b"" if pinned is None else bytes(pinned)
+
+
+@pytest.mark.parametrize("read", [
+    lambda store, key: store.get(key), lambda store, key: store.get_batch([key])[0], read_pinned], ids=["get", "batch", "pin"])
+def test_a_new_owner_at_the_address_of_an_old_one_is_read_at_once(
+        read: Callable[[MooncakeDistributedStore, str], bytes], live_master: MasterProcess) -> None:
+    """Even by who has only written to the old one, and so has no mapping that ended with it."""
+    other = opened(live_master.address, global_segment_size=0)
+    name = f"127.0.0.1:{free_port()}"
+    for life in (b"first", b"second"):
+        owner = opened(live_master.address, global_segment_size="16MB", local_hostname=name)
+        assert owner.put("here", life) == 0
+        if life == b"first":
+            assert other.put("there", b"small") == 0
+        else:
+            assert read(other, "here") == life
+            assert other.upsert("here", b"third") == 0
+            assert read(owner, "here") == b"third"
+        assert owner.close() == 0
+    assert other.close() == 0
 
 
 def test_c13_a_remove_is_not_put_off_by_probes_for_ever(short_leases: MasterProcess) -> None:

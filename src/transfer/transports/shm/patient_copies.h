@@ -44,9 +44,9 @@ class PatientCopies {
   struct Call {
     std::shared_ptr<HostPeer> peer;
     AttemptId id;
-    memory::Pass write_pass{};  // of guarded writes; kNone: others
+    memory::Pass write_pass;  // of guarded writes; kNone: others
     TimePoint deadline;
-    os::CancelToken* cancel = nullptr;
+    os::CancelToken* cancel;
   };
   // Moves what it can of the slices for which the peer needs patience; what it can't stays
   // kNotReady. kDeadlineExceeded, kCancelled and kConnectionLost (closed) when a copy was left, or

@@ -36,6 +36,8 @@ constexpr Capabilities kCapabilities = [] {
   return capabilities;
 }();
 
+bool is_left(const Slice& slice) { return slice.code == Code::kNotReady; }
+
 Task<void> open_link(std::shared_ptr<HostLink> link, TimePoint deadline) {
   co_await link->open(deadline);
 }
@@ -134,11 +136,7 @@ Task<Result<void>> ShmTransport::copy(HostLink& link, AttemptId id, std::span<Sl
     if (!host) break;
     host->copy(slices, deadline, trail);
     if (host->needs_patience(slices)) {
-      PatientCopies::Call call;
-      call.peer = host;
-      call.id = id;
-      call.deadline = deadline;
-      call.cancel = cancel;
+      const PatientCopies::Call call{host, id, memory::Pass::kNone, deadline, cancel};
       MC_CO_CHECK(co_await link.patient().copy(call, slices, trail));
     }
     auto unknown = host->unknown(slices);
@@ -204,12 +202,7 @@ Task<Result<void>> ShmTransport::write_together(HostLink& link, const Peer& peer
   Result<void> waited;
   if (host->needs_patience(slices, pass)) {
     HostPeer::Trail none;  // of plain memory
-    PatientCopies::Call call;
-    call.peer = host;
-    call.id = id;
-    call.write_pass = pass;
-    call.deadline = deadline;
-    call.cancel = cancel;
+    const PatientCopies::Call call{host, id, pass, deadline, cancel};
     waited = co_await link.patient().copy(call, slices, none);
   }
   std::vector<bool> arrived;
@@ -245,9 +238,13 @@ Task<Result<void>> ShmTransport::execute(const Peer& peer, AttemptId id, std::ui
     outcome = co_await copy(*link, id, slices, deadline, cancel);
   }
   if (outcome) outcome = co_await write_guarded(*link, peer, id, slices, deadline, cancel);
+  // Another way would ask the same dead life of the peer.
+  if (outcome && link->was_lost() && std::ranges::any_of(slices, is_left)) {
+    outcome = fail(link->failure());
+  }
   bool elsewhere = false;  // what this way can't do, another may
   for (Slice& slice : slices) {
-    if (slice.code != Code::kNotReady) continue;
+    if (!is_left(slice)) continue;
     const auto host = link ? link->peer() : nullptr;
     slice.code = !outcome ? outcome.error().code()
                  : host   ? host->why_left(slice)
