@@ -31,6 +31,7 @@ struct EngineOptions {
   // How often, about, the lookup is asked whether it still has this engine's name; 0 = never.
   base::Duration republish_interval = std::chrono::seconds(5);
   net::RpcLimits limits;
+  // Of each part of a batch. A way that can't do it is not counted while others are untried.
   std::uint32_t max_attempts = 3;
   std::uint32_t lanes = 2;              // connections for data to one peer
   SliceScheduler::Rules scheduling;     // how requests are spread over them
