@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "memory/pool.h"
@@ -35,10 +36,20 @@ class Host {
   }
   void run(Task<void> task) { run_task(std::move(task)); }
 
+  // What is that thread's alone is asked for there.
+  template <typename Question>
+  auto ask(Question question) {
+    return run(answer(std::move(question)));
+  }
+
  protected:
   virtual void run_task(Task<void> task) = 0;
 
  private:
+  template <typename Question>
+  static Task<std::invoke_result_t<Question>> answer(Question question) {
+    co_return question();
+  }
   template <typename T>
   static Task<void> store(Task<T> task, std::optional<T>* result) {
     result->emplace(co_await task);

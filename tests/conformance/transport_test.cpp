@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "rig.h"
 
@@ -272,8 +273,11 @@ TEST_P(TransportTest, GuardedObjectsAreReadByGeneration) {
   const memory::Region region = expose(theirs, table);
   const auto first = record_of(5, kSize, "a key");
   ASSERT_EQ(move(guarded(Opcode::kWrite, mine.span(), region, kExtent, first, "a key")), Code::kOk);
-  const auto* const extent = table->find(kExtent);
-  ASSERT_NE(extent, nullptr);
+  const auto extent = there_->ask([&] {
+    const memory::ExtentTable::Extent* const found = table->find(kExtent);
+    return found == nullptr ? std::nullopt : std::optional(*found);
+  });
+  ASSERT_TRUE(extent);
   EXPECT_EQ(extent->key, "a key");
   EXPECT_EQ(extent->record.size, kSize);
   EXPECT_EQ(extent->generation, base::complete(version_of(5)));
@@ -339,8 +343,8 @@ TEST_P(TransportTest, GuardedObjectsOfAnySizeAndNumber) {
   const std::vector<Code> ok(kMany + 1, Code::kOk);
   EXPECT_EQ(move(writes), ok);
   EXPECT_GE(moved_as_wanted_, kLarge);
-  EXPECT_EQ(table->extents(), kMany + 1);
-  EXPECT_EQ(table->writes_under_way(), 0u);
+  EXPECT_EQ(there_->ask([&] { return table->extents(); }), kMany + 1);
+  EXPECT_EQ(there_->ask([&] { return table->writes_under_way(); }), 0u);
   EXPECT_EQ(move(reads), ok);
   EXPECT_TRUE(back.holds(1));
 }
@@ -364,7 +368,7 @@ TEST_P(TransportTest, GuardedAndPlainRangesGoTogether) {
   }
   EXPECT_EQ(move(entries), std::vector<Code>(2 * kMany, Code::kOk));
   EXPECT_TRUE(plain.holds(1));
-  EXPECT_EQ(table->writes_under_way(), 0u);
+  EXPECT_EQ(there_->ask([&] { return table->writes_under_way(); }), 0u);
   EXPECT_EQ(move(reads), std::vector<Code>(kMany, Code::kOk));
   EXPECT_TRUE(back.holds(1));
 }
