@@ -4,22 +4,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <numeric>
-#include <optional>
-#include <set>
 #include <tuple>
 #include <utility>
 
+#include "transfer/batch_run.h"
 #include "transfer/cursor.h"
-#include "transfer/engine_impl.h"
 
 namespace mooncake::transfer {
 
 namespace {
 
-constexpr std::size_t kPipeline = 4;        // requests of one group on their way
-constexpr std::size_t kFirstQuestion = 16;  // ranges; most batches lie in few regions
+constexpr std::size_t kPipeline = 4;  // requests of one group on their way
 constexpr base::Duration kLongestPause = std::chrono::milliseconds(50);
 constexpr base::Duration kFenceOfCancelled = std::chrono::milliseconds(250);
 
@@ -28,17 +24,16 @@ bool is_stale_key(Code code) {
   return code == Code::kRegionKeyMismatch || code == Code::kAddressNotRegistered;
 }
 
-bool worth_repeating(Code code) {
-  return code == Code::kConnectionLost || code == Code::kUnreachable || code == Code::kBusy ||
-         code == Code::kTransferFailed;
-}
-
 // The attempt never began: nothing of it can land.
 bool never_sent(Code code) { return code == Code::kUnreachable || code == Code::kBusy; }
 
-base::Duration pause_after(const Error& error) {
-  const base::Duration asked = std::chrono::milliseconds(std::max(1u, error.retry_after_ms()));
-  return std::min(asked, kLongestPause);
+// Also for ways that are only found to lead there later.
+RequestLimits limits_for(const Peer& peer, std::span<const Candidate> candidates,
+                         std::vector<std::size_t> ways) {
+  for (std::size_t i = 0; i < candidates.size() && !peer.same_process; ++i) {
+    if (candidates[i].capabilities->reach != Reach::kProcess) ways.push_back(i);
+  }
+  return common_limits(candidates, ways);
 }
 
 std::uint64_t total_length(std::span<const Slice> slices) {
@@ -48,103 +43,15 @@ std::uint64_t total_length(std::span<const Slice> slices) {
 
 }  // namespace
 
-class BatchRun {
- public:
-  BatchRun(EngineImpl& engine, std::uint64_t id, std::span<EngineRequest> requests,
-           TimePoint deadline, std::map<std::string, std::uint64_t>* moved, os::CancelToken* cancel)
-      : engine_(engine),
-        id_(id),
-        requests_(requests),
-        deadline_(deadline),
-        moved_(moved),
-        cancel_(cancel) {}
+bool BatchRun::worth_repeating(Code code) {
+  return code == Code::kConnectionLost || code == Code::kUnreachable || code == Code::kBusy ||
+         code == Code::kTransferFailed;
+}
 
-  Task<void> run();
-
- private:
-  // Entries to one peer in one direction, of one priority.
-  struct Group {
-    Group(Segment& segment_, Priority priority_) : segment(segment_), priority(priority_) {}
-    Segment& segment;
-    const Priority priority;
-    std::vector<std::size_t> entries;
-    std::vector<std::size_t> ranking;  // of transports, best first
-    std::vector<std::vector<Piece>> parts;
-    std::size_t next_part = 0;
-  };
-  // What is left of one request.
-  struct Part {
-    std::uint32_t number = 0;
-    std::uint32_t attempts = 0;
-    std::uint32_t failures = 0;  // of whole attempts
-    std::size_t path = 0;        // in the ranking
-    std::optional<std::uint32_t> last_lane;
-    bool stuck = false;  // its last attempt was, on that lane
-    bool keys_renewed = false;
-    std::vector<Slice> slices;
-    std::vector<std::size_t> entries;                  // one for each slice
-    std::deque<std::vector<base::MutableBuffer>> cut;  // what slices of cut entries point to
-  };
-
-  EngineRequest& request(std::size_t entry) { return requests_[entry]; }
-  void note(std::size_t entry, Code code) {
-    Code& result = request(entry).slice.code;
-    if (result == Code::kOk) result = code;
-  }
-  void note_all(const std::vector<std::size_t>& entries, Code code) {
-    for (const std::size_t entry : entries)
-      note(entry, code);
-  }
-  bool failed(std::size_t entry) { return request(entry).slice.code != Code::kOk; }
-  bool called_off() const { return engine_.stopping_ || os::is_cancelled(cancel_); }
-  // Nobody was reached at the segment's address in this batch, and its name leads nowhere else.
-  bool is_gone(const Segment& segment) const {
-    const auto found = gone_.find(&segment);
-    return found != gone_.end() && found->second == segment.peer.address;
-  }
-  bool is_over() const { return called_off() || engine_.env_.now() >= deadline_; }
-  // What becomes of entries that are given up after an attempt that ended with this code.
-  Code code_at_end(Code code) const {
-    if (called_off()) return Code::kCancelled;
-    return is_over() ? Code::kDeadlineExceeded : code;
-  }
-
-  std::vector<std::unique_ptr<Group>> group();
-  Code check(const EngineRequest& request) const;
-  Task<void> run_group(Group& group);
-  bool plan(Group& group);
-  Task<void> work(Group& group);
-  Task<void> run_part(Group& group, std::size_t index);
-  void fill(Group& group, std::size_t index, Part& part);
-  Task<bool> attempt(Group& group, Part& part);
-  Task<Result<void>> execute_on(Lanes::Pass pass, Transport& transport, const Peer& peer,
-                                AttemptId id, Part& part);
-  Task<bool> after_answer(Group& group, Part& part);
-  Task<bool> after_failure(Group& group, Part& part, Transport& transport, Peer peer, AttemptId id,
-                           Error error);
-  Task<bool> fence(Part& part, Transport& transport, const Peer& peer, AttemptId id);
-  Task<bool> repeat(Group& group, Part& part, Error error);
-  Task<bool> find_another_way(Segment& segment, Code code);
-  // Removes the slices with this code.
-  static void take_out(Part& part, Code code);
-  void note_written(const Part& part);
-  void settle_done(Part& part, std::string_view transport);
-  void give_up(Part& part, Code code);
-
-  Task<Result<void>> know(Group& group);
-  Task<Result<void>> find_keys(Segment& segment, std::vector<std::size_t> entries);
-  void find_own_keys(const std::vector<std::size_t>& entries);
-
-  EngineImpl& engine_;
-  const std::uint64_t id_;
-  const std::span<EngineRequest> requests_;
-  const TimePoint deadline_;
-  std::map<std::string, std::uint64_t>* const moved_;
-  os::CancelToken* const cancel_;
-  std::uint32_t next_part_ = 0;
-  std::map<const Segment*, net::Address> gone_;
-  std::set<memory::RegionKey> written_;  // plain regions into which parts of the batch have gone
-};
+base::Duration BatchRun::pause_after(const Error& error) {
+  const base::Duration asked = std::chrono::milliseconds(std::max(1u, error.retry_after_ms()));
+  return std::min(asked, kLongestPause);
+}
 
 Task<void> EngineImpl::transfer(std::span<EngineRequest> requests, TimePoint deadline,
                                 std::map<std::string, std::uint64_t>* moved,
@@ -234,12 +141,12 @@ Task<void> BatchRun::run_group(Group& group) {
       tasks.start(work(group));
     co_await tasks.join();
   }
-  engine_.note_direct(group.segment, group.ranking.front());
+  if (!group.ranking.empty()) engine_.note_direct(group.segment, group.ranking.front());
 }
 
 bool BatchRun::plan(Group& group) {
   std::vector<std::uint64_t> lengths;
-  Workload workload;
+  Workload& workload = group.workload;
   workload.opcode = request(group.entries.front()).slice.opcode;
   for (const std::size_t entry : group.entries) {
     const Slice& slice = request(entry).slice;
@@ -248,11 +155,29 @@ bool BatchRun::plan(Group& group) {
     workload.guarded |= slice.guard != 0;
   }
   workload.ranges = lengths.size();
-  const auto candidates = engine_.candidates_for(group.segment.peer, workload.guarded, nullptr);
-  group.ranking = rank(candidates, workload);
+  const auto candidates = rank_ways(group);
   if (group.ranking.empty()) return false;
-  group.parts = cut(lengths, common_limits(candidates, group.ranking));
+  group.parts = cut(lengths, limits_for(group.segment.peer, candidates, group.ranking));
   return true;
+}
+
+std::vector<Candidate> BatchRun::rank_ways(Group& group) {
+  const Peer& peer = group.segment.peer;
+  auto candidates = engine_.candidates_for(peer, group.workload.guarded, nullptr);
+  group.ranking = rank(candidates, group.workload);
+  group.life = peer.incarnation;
+  return candidates;
+}
+
+// The ways to another life of the peer may be other ones, and all are worth a try.
+bool BatchRun::has_way(Group& group, Part& part) {
+  if (group.life != group.segment.peer.incarnation) rank_ways(group);
+  if (part.life != group.life) {
+    part.life = group.life;
+    part.path = 0;
+    part.last_lane.reset();
+  }
+  return !group.ranking.empty();
 }
 
 Task<void> BatchRun::work(Group& group) {
@@ -307,6 +232,10 @@ Task<bool> BatchRun::attempt(Group& group, Part& part) {
       co_await engine_.wait_for_left_writes(segment.peer, part.slices, deadline_, cancel_);
   if (!clear) {
     give_up(part, code_at_end(Code::kDeadlineExceeded));
+    co_return false;
+  }
+  if (!has_way(group, part)) {
+    give_up(part, Code::kNotSupported);
     co_return false;
   }
   const std::size_t way = group.ranking[part.path % group.ranking.size()];
@@ -448,7 +377,7 @@ Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transpor
   const bool may_land = part.slices.front().opcode == Opcode::kWrite && !never_sent(code);
   // A read is fenced, too, when its lane stood still: the answer says that the peer did not.
   if ((may_land || part.stuck) && !engine_.stopping_) {
-    const bool fenced = co_await fence(part, transport, peer, id);
+    const bool fenced = co_await fence(transport, peer, id);
     if (!fenced) {
       if (may_land) engine_.quarantine(transport, peer, id, total_length(part.slices));
       give_up(part, code_at_end(code));
@@ -462,7 +391,7 @@ Task<bool> BatchRun::after_failure(Group& group, Part& part, Transport& transpor
 
 // False when it can't be told whether bytes of the attempt may still land. Who cancels wants to
 // know that, too, but not to wait for long.
-Task<bool> BatchRun::fence(Part& part, Transport& transport, const Peer& peer, AttemptId id) {
+Task<bool> BatchRun::fence(Transport& transport, const Peer& peer, AttemptId id) {
   os::Executor& executor = engine_.env_.executor;
   os::CancelToken late;
   os::TimerId timer = os::TimerId::kNone;
@@ -470,11 +399,12 @@ Task<bool> BatchRun::fence(Part& part, Transport& transport, const Peer& peer, A
     timer = executor.run_at(executor.now() + kFenceOfCancelled, [&late] { late.cancel(); });
   });
   bool fenced = false;
+  std::uint32_t failures = 0;
   while (!late.cancelled() && !engine_.stopping_ && engine_.env_.now() < deadline_) {
     const auto answer = co_await transport.fence(peer, id, deadline_, &late);
     fenced = answer.has_value();
     if (fenced) break;
-    if (!worth_repeating(answer.error().code()) || ++part.failures >= engine_.max_attempts_) break;
+    if (!worth_repeating(answer.error().code()) || ++failures >= engine_.max_attempts_) break;
   }
   executor.cancel(timer);
   co_return fenced;
@@ -493,7 +423,6 @@ Task<bool> BatchRun::repeat(Group& group, Part& part, Error error) {
     give_up(part, code);
     co_return false;
   }
-  if (code == Code::kTransferFailed) co_return true;
   const bool leads_on = co_await find_another_way(group.segment, code);
   if (!leads_on) give_up(part, code);
   co_return leads_on;
@@ -507,87 +436,6 @@ Task<bool> BatchRun::find_another_way(Segment& segment, Code code) {
   if (code != Code::kUnreachable || segment.peer.address != asked) co_return true;
   gone_[&segment] = asked;
   co_return false;
-}
-
-// Who the peer is, and the keys of the batch's ranges.
-Task<Result<void>> BatchRun::know(Group& group) {
-  Segment& segment = group.segment;
-  std::vector<std::size_t> without_key;
-  for (const std::size_t entry : group.entries) {
-    if (!request(entry).key_given) without_key.push_back(entry);
-  }
-  for (std::uint32_t failures = 0;;) {
-    if (is_gone(segment)) co_return fail(code_at_end(Code::kUnreachable));
-    Result<void> known;
-    if (!segment.peer.same_process && segment.peer.incarnation == base::Incarnation{} &&
-        without_key.empty()) {
-      const auto described = co_await engine_.describe(segment, {}, deadline_, cancel_);
-      if (!described) known = fail(described.error());
-    }
-    if (known) known = co_await find_keys(segment, without_key);
-    if (!known && called_off()) co_return fail(Code::kCancelled);
-    if (known || !worth_repeating(known.error().code())) co_return known;
-    if (known.error().code() == Code::kBusy) {
-      const base::Duration pause = pause_after(known.error());
-      if (engine_.env_.now() + pause >= deadline_) co_return known;
-      co_await engine_.env_.executor.sleep_for(pause);
-    } else {
-      if (++failures >= engine_.max_attempts_) co_return known;
-      const bool leads_on = co_await find_another_way(segment, known.error().code());
-      if (!leads_on) co_return known;
-    }
-  }
-}
-
-void BatchRun::find_own_keys(const std::vector<std::size_t>& entries) {
-  for (const std::size_t entry : entries) {
-    Slice& slice = request(entry).slice;
-    const auto region = engine_.registry_.find(slice.remote, slice.length);
-    if (!region || region->extents) {
-      note(entry, Code::kAddressNotRegistered);
-    } else {
-      slice.key = region->key;
-    }
-  }
-}
-
-// Looks up, and asks for, the keys of these entries. Those that no region covers get their code.
-Task<Result<void>> BatchRun::find_keys(Segment& segment, std::vector<std::size_t> entries) {
-  if (segment.peer.same_process) {
-    find_own_keys(entries);
-    co_return Result<void>();
-  }
-  std::size_t limit = kFirstQuestion;
-  for (;;) {
-    std::erase_if(entries, [&](std::size_t entry) {
-      Slice& slice = request(entry).slice;
-      const auto key = segment.keys.find(slice.remote, slice.length);
-      if (key) slice.key = *key;
-      return key.has_value() || failed(entry);
-    });
-    if (entries.empty()) co_return Result<void>();
-    std::vector<AskedRange> asked;
-    for (std::size_t i = 0; i < std::min(limit, entries.size()); ++i) {
-      const Slice& slice = request(entries[i]).slice;
-      asked.push_back({slice.remote, slice.length});
-    }
-    const auto regions = co_await engine_.describe(segment, asked, deadline_, cancel_);
-    if (!regions) co_return fail(regions.error());
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      const DescribedRegion& region = (*regions)[i];
-      const bool covers = region.base <= asked[i].address && asked[i].length <= region.length &&
-                          asked[i].address - region.base <= region.length - asked[i].length;
-      Slice& slice = request(entries[i]).slice;
-      if (!covers) {
-        note(entries[i], Code::kAddressNotRegistered);
-        continue;
-      }
-      slice.key = region.key;
-      segment.keys.add(region.base, region.length, region.key);
-    }
-    entries.erase(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(asked.size()));
-    limit = kMaxDescribed;
-  }
 }
 
 }  // namespace mooncake::transfer

@@ -344,11 +344,22 @@ Task<Result<SegmentHandle>> EngineImpl::known_segment(std::string name, TimePoin
   co_return co_await open_segment(std::move(name), deadline, cancel);
 }
 
+// A connection that has ended unnoticed says nothing of who lives there now: a second one does.
 Task<Result<net::Bytes>> EngineImpl::ask(Segment& segment, std::vector<AskedRange> ranges,
                                          TimePoint deadline, os::CancelToken* cancel) {
+  const net::Bytes body = encode_describe(ranges);
+  auto reply = co_await ask_once(segment, body, deadline, cancel);
+  const bool lost = !reply && reply.error().code() == Code::kConnectionLost;
+  if (lost && !stopping_ && !os::is_cancelled(cancel)) {
+    reply = co_await ask_once(segment, body, deadline, cancel);
+  }
+  co_return reply;
+}
+
+Task<Result<net::Bytes>> EngineImpl::ask_once(Segment& segment, const net::Bytes& body,
+                                              TimePoint deadline, os::CancelToken* cancel) {
   if (stopping_) co_return fail(Code::kCancelled, "the engine is closed");
   const net::Address asked = segment.peer.address;
-  const net::Bytes body = encode_describe(ranges);
   net::CallOptions options;
   options.deadline = deadline;
   options.cancel = cancel;

@@ -100,6 +100,8 @@ class EngineImpl final : public Engine {
   // the peer than the one known makes what was known of it void.
   Task<Result<net::Bytes>> ask(Segment& segment, std::vector<AskedRange> ranges, TimePoint deadline,
                                os::CancelToken* cancel = nullptr);
+  Task<Result<net::Bytes>> ask_once(Segment& segment, const net::Bytes& body, TimePoint deadline,
+                                    os::CancelToken* cancel);
   // The same, for the keys of the ranges.
   Task<Result<std::vector<DescribedRegion>>> describe(Segment& segment,
                                                       std::vector<AskedRange> ranges,

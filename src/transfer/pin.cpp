@@ -5,6 +5,16 @@
 
 namespace mooncake::transfer {
 
+namespace {
+
+// Who lives at the peer's address is then to be asked anew.
+bool may_have_ended(Code code) {
+  return code == Code::kConnectionLost || code == Code::kUnreachable ||
+         code == Code::kDeadlineExceeded;
+}
+
+}  // namespace
+
 Task<Result<PinnedBytes>> EngineImpl::pin(SegmentHandle target, Slice slice, TimePoint deadline) {
   Segment* const segment = find_segment(target);
   if (!segment) co_return fail(Code::kSegmentNotFound);
@@ -30,8 +40,9 @@ Task<Result<PinnedBytes>> EngineImpl::pin_by_any(Segment& segment, AttemptId id,
   }
   const base::Incarnation life = segment.peer.incarnation;
   Result<PinnedBytes> pinned = co_await pin_in(segment.peer, id, slice, deadline);
-  if (pinned || pinned.error().code() != Code::kConnectionLost) co_return pinned;
+  if (pinned || !may_have_ended(pinned.error().code())) co_return pinned;
   segment.peer.incarnation = {};
+  if (pinned.error().code() != Code::kConnectionLost) co_return pinned;
   MC_CO_CHECK(co_await describe(segment, {}, deadline));
   // Only of another life: this one may still end what was asked for under the same number.
   if (segment.peer.incarnation == life) co_return pinned;

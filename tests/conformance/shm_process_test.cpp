@@ -289,28 +289,41 @@ TEST_F(ShmProcesses, ARestartedPeerIsFoundAnew) {
   board().over = true;
 }
 
-// No way of this host leads to the life of a peer that was looked up, and ended before the first
-// copy. What was tried in vain there leaves enough attempts for its next life.
-TEST_F(ShmProcesses, APeerThatEndedBeforeTheFirstCopyIsFoundAnew) {
+// No way leads to a life of the peer that has ended, be it only looked up or used before. What was
+// tried in vain there leaves enough attempts for its next life, at the same addresses.
+TEST_F(ShmProcesses, TheNextLifeOfAPeerIsFoundByTheFirstCopy) {
   constexpr std::size_t kSize = 64u << 10;
-  for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite}) {
-    for (const char* path : {"auto", "unix", "ring", "shm", "tcp"}) {
-      auto owner = make("127.0.0.1", path);
-      const std::string name = "127.0.0.1:" + std::to_string(owner->port());
-      const auto engine = make("127.0.0.1", path);
-      std::vector<char> mine(kSize, 'm');
-      ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
-      const auto target = engine->open_segment(name);
-      ASSERT_TRUE(target) << path;
-      owner.reset();
-      owner = make(name, path);
-      auto* const theirs = static_cast<char*>(owner->allocate_memory(kSize).value_or(nullptr));
-      std::memset(theirs, 't', kSize);
-      const TransferRequest one =
-          request(opcode, mine.data(), *target, reinterpret_cast<std::uint64_t>(theirs), kSize);
-      const TransferOutcome outcome = engine->transfer({&one, 1}, 5s);
-      ASSERT_TRUE(outcome.ok()) << path << ": " << outcome.status.error().message();
-      EXPECT_EQ(std::memcmp(mine.data(), theirs, kSize), 0) << path;
+  const auto try_it = [](Opcode opcode, const char* path, bool used) {
+    std::vector<char> mine(kSize, 'm'), theirs(kSize, 't');
+    auto owner = make("127.0.0.1", path);
+    ASSERT_TRUE(owner->register_memory(theirs.data(), kSize));
+    const std::string name = "127.0.0.1:" + std::to_string(owner->port());
+    const auto engine = make("127.0.0.1", path);
+    ASSERT_TRUE(engine->register_memory(mine.data(), kSize));
+    const auto target = engine->open_segment(name);
+    ASSERT_TRUE(target);
+    const TransferRequest one = request(opcode, mine.data(), *target,
+                                        reinterpret_cast<std::uint64_t>(theirs.data()), kSize);
+    if (used) {
+      ASSERT_TRUE(engine->transfer({&one, 1}, 5s).ok());
+    }
+    owner.reset();
+    owner = make(name, path);
+    ASSERT_TRUE(owner->register_memory(theirs.data(), kSize));
+    std::ranges::fill(mine, 'n');
+    std::ranges::fill(theirs, 'u');
+    const TransferOutcome outcome = engine->transfer({&one, 1}, 5s);
+    ASSERT_TRUE(outcome.ok()) << outcome.status.error().message();
+    EXPECT_EQ(mine.back(), opcode == Opcode::kWrite ? 'n' : 'u');
+    EXPECT_EQ(mine, theirs);
+  };
+  for (const char* path : {"auto", "unix", "ring", "shm", "tcp"}) {
+    for (const Opcode opcode : {Opcode::kRead, Opcode::kWrite}) {
+      for (const bool used : {false, true}) {
+        SCOPED_TRACE(std::string(path) + (opcode == Opcode::kWrite ? " write" : " read") +
+                     (used ? ", used before" : ""));
+        try_it(opcode, path, used);
+      }
     }
   }
 }

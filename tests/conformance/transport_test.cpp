@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 
 #include "rig.h"
 
@@ -273,14 +272,11 @@ TEST_P(TransportTest, GuardedObjectsAreReadByGeneration) {
   const memory::Region region = expose(theirs, table);
   const auto first = record_of(5, kSize, "a key");
   ASSERT_EQ(move(guarded(Opcode::kWrite, mine.span(), region, kExtent, first, "a key")), Code::kOk);
-  const auto extent = there_->ask([&] {
-    const memory::ExtentTable::Extent* const found = table->find(kExtent);
-    return found == nullptr ? std::nullopt : std::optional(*found);
-  });
-  ASSERT_TRUE(extent);
-  EXPECT_EQ(extent->key, "a key");
-  EXPECT_EQ(extent->record.size, kSize);
-  EXPECT_EQ(extent->generation, base::complete(version_of(5)));
+  ASSERT_EQ(there_->ask([&] { return table->extents(); }), 1u);
+  const auto extent = there_->ask([&] { return *table->find(kExtent); });
+  EXPECT_EQ(extent.key, "a key");
+  EXPECT_EQ(extent.record.size, kSize);
+  EXPECT_EQ(extent.generation, base::complete(version_of(5)));
   ASSERT_EQ(move(guarded(Opcode::kRead, back.span(), region, kExtent, first, "")), Code::kOk);
   EXPECT_TRUE(back.holds(1));
   // The same write again is a success, and changes nothing: the object is immutable.

@@ -98,24 +98,51 @@ def read_pinned(store: MooncakeDistributedStore, key: str) -> bytes:
     return b"" if pinned is None else bytes(pinned)
 
 
-@pytest.mark.parametrize("read", [
-    lambda store, key: store.get(key), lambda store, key: store.get_batch([key])[0], read_pinned], ids=["get", "batch", "pin"])
-def test_a_new_owner_at_the_address_of_an_old_one_is_read_at_once(
-        read: Callable[[MooncakeDistributedStore, str], bytes], live_master: MasterProcess) -> None:
-    """Even by who has only written to the old one, and so has no mapping that ended with it."""
+FIRST_CALLS: dict[str, Callable[[MooncakeDistributedStore, str], bytes]] = {
+    "get": lambda store, key: store.get(key), "batch": lambda store, key: store.get_batch([key])[0], "pin": read_pinned,
+    "upsert": lambda store, key: b"second" if store.upsert(key, b"other") == 0 else b""}
+ONLY_TCP = [("", ""), ("", "1"), ("1", ""), ("1", "1")]  # each life of the owner
+
+
+@pytest.mark.parametrize("only_tcp", ONLY_TCP, ids=[f"{'tcp' if a else 'any'} then {'tcp' if b else 'any'}" for a, b in ONLY_TCP])
+@pytest.mark.parametrize("first", FIRST_CALLS)
+def test_a_new_owner_at_the_address_of_an_old_one_is_reached_at_once(
+        first: str, only_tcp: tuple[str, str], live_master: MasterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even by who has only written to the old one, and so has no mapping that ended with it, and by other ways than it."""
+    if first == "pin" and only_tcp[1]:
+        return  # nobody's memory is shown over TCP
     other = opened(live_master.address, global_segment_size=0)
     name = f"127.0.0.1:{free_port()}"
-    for life in (b"first", b"second"):
+    for life, forced in enumerate(only_tcp):
+        monkeypatch.setenv("MC_FORCE_TCP", forced) if forced else monkeypatch.delenv("MC_FORCE_TCP", raising=False)
         owner = opened(live_master.address, global_segment_size="16MB", local_hostname=name)
-        assert owner.put("here", life) == 0
-        if life == b"first":
+        assert owner.put("here", (b"first", b"second")[life]) == 0
+        if life == 0:
             assert other.put("there", b"small") == 0
         else:
-            assert read(other, "here") == life
-            assert other.upsert("here", b"third") == 0
-            assert read(owner, "here") == b"third"
+            assert FIRST_CALLS[first](other, "here") == b"second"
         assert owner.close() == 0
     assert other.close() == 0
+
+
+def test_a_pin_that_found_an_owner_dead_finds_the_next_one() -> None:
+    load = Load(1)
+    stores = []
+    try:
+        owner = load.add("own", f"127.0.0.1:{free_port()}", segment=16 * MEBIBYTE)
+        load.wait("owner", lambda: load.sum(owner, "ready") == 1)
+        reader, writer = stores = [opened(load.master.address, global_segment_size=0) for _ in range(2)]
+        assert reader.put("there", b"small") == 0
+        owner.kill()
+        assert read_pinned(reader, "there") == b""
+        owner.start()
+        load.wait("owner again", lambda: load.sum(owner, "ready") == 2)
+        assert writer.put("here", b"here") == 0
+        assert read_pinned(reader, "here") == b"here"
+    finally:
+        for store in stores:
+            store.close()
+        load.end()
 
 
 def test_c13_a_remove_is_not_put_off_by_probes_for_ever(short_leases: MasterProcess) -> None:
