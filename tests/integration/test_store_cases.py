@@ -101,20 +101,19 @@ def read_pinned(store: MooncakeDistributedStore, key: str) -> bytes:
 FIRST_CALLS: dict[str, Callable[[MooncakeDistributedStore, str], bytes]] = {
     "get": lambda store, key: store.get(key), "batch": lambda store, key: store.get_batch([key])[0], "pin": read_pinned,
     "upsert": lambda store, key: b"second" if store.upsert(key, b"other") == 0 else b""}
-ONLY_TCP = [("", ""), ("", "1"), ("1", ""), ("1", "1")]  # each life of the owner
+# The call, and whether each life of the owner has TCP only, over which nobody's memory can be shown.
+LIVES = [(first, before, after) for first in FIRST_CALLS for before in (False, True) for after in (False, True)
+         if first != "pin" or not after]
 
 
-@pytest.mark.parametrize("only_tcp", ONLY_TCP, ids=[f"{'tcp' if a else 'any'} then {'tcp' if b else 'any'}" for a, b in ONLY_TCP])
-@pytest.mark.parametrize("first", FIRST_CALLS)
+@pytest.mark.parametrize(("first", "before", "after"), LIVES)
 def test_a_new_owner_at_the_address_of_an_old_one_is_reached_at_once(
-        first: str, only_tcp: tuple[str, str], live_master: MasterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+        first: str, before: bool, after: bool, live_master: MasterProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even by who has only written to the old one, and so has no mapping that ended with it, and by other ways than it."""
-    if first == "pin" and only_tcp[1]:
-        return  # nobody's memory is shown over TCP
     other = opened(live_master.address, global_segment_size=0)
     name = f"127.0.0.1:{free_port()}"
-    for life, forced in enumerate(only_tcp):
-        monkeypatch.setenv("MC_FORCE_TCP", forced) if forced else monkeypatch.delenv("MC_FORCE_TCP", raising=False)
+    for life, only_tcp in enumerate((before, after)):
+        monkeypatch.setenv("MC_FORCE_TCP", "1" if only_tcp else "0")
         owner = opened(live_master.address, global_segment_size="16MB", local_hostname=name)
         assert owner.put("here", (b"first", b"second")[life]) == 0
         if life == 0:
